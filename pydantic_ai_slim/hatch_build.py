@@ -1,0 +1,437 @@
+"""Build the fork of a line: the released base, with the patches of the line applied.
+
+Every line has a folder beside this file with a `pyproject.toml` that names this file as its metadata hook and its build
+hook. `LineMetadataHook` and `LineBuildHook` at the end are thin adapters; the functions above them work without hatch,
+and the series tool uses them too.
+
+There is no `from __future__ import annotations` here: hatchling loads this file without putting it into `sys.modules`,
+where `dataclasses` would look up annotations that are strings.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+from hatchling.metadata.spec import project_metadata_from_core_metadata
+from packaging.requirements import Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # hatchling requires it on Python 3.10
+
+DIST_NAME = 'pydantic-ai-slim'
+"""The name of the distribution, the same for base and fork, so that whatever depends on the base resolves to the fork."""
+
+PACKAGE = 'pydantic_ai'
+"""The folder of the importable package, in a wheel and in an environment."""
+
+UPSTREAM_FOLDER = 'pydantic_ai_slim'
+"""The folder of upstream's repository that holds `PACKAGE`; paths in patches start with it."""
+
+
+class ForkError(Exception):
+    """Something that stops a build; the message says what failed and what to do next."""
+
+
+class LineError(ForkError):
+    """A `line.toml` that is missing or wrong, or a line folder that isn't where it belongs."""
+
+
+class BaseMismatchError(ForkError):
+    """The base in the environment isn't the release that the line is pinned to."""
+
+
+class GitMissingError(ForkError):
+    """There is no `git` to apply patches with."""
+
+
+class PatchError(ForkError):
+    """A patch that doesn't apply.
+
+    Attributes:
+        patch: The patch file.
+        output: What git said.
+    """
+
+    def __init__(self, message: str, patch: Path, output: str) -> None:
+        super().__init__(message)
+        self.patch = patch
+        self.output = output
+
+
+@dataclass(frozen=True)
+class TestSource:
+    """Where the tests of a line's tree come from: a source distribution on the index."""
+
+    __test__ = False  # pytest: not a test class
+
+    package: str
+    version: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One upstream release that the series is carried on, as its `line.toml` describes it."""
+
+    folder: Path
+    """The folder with the patches and the `line.toml`."""
+    base: str
+    """The base's version."""
+    released: date
+    """The day on which the base was published."""
+    number: int
+    """The fork's number N."""
+    digest: str
+    """What `content_digest()` of the base must be."""
+    python: tuple[str, ...]
+    """The supported Python versions."""
+    tests: TestSource
+    caps: Mapping[str, str]
+    """Upper bounds of dependencies, by their normalized names, that the fork adds to the base's own requirements."""
+
+    @property
+    def version(self) -> str:
+        """The fork's version."""
+        return f'{self.base}+lifecycle.{self.number}'
+
+    @property
+    def patches(self) -> list[Path]:
+        """The patch files of the series, in order."""
+        return sorted(self.folder.glob('*.patch'))
+
+
+def load_line(folder: Path) -> Line:
+    """Read the `line.toml` in the folder of a line.
+
+    Raises:
+        LineError: The file is missing or wrong; the message lists every fault.
+    """
+    path = folder / 'line.toml'
+    try:
+        data = tomllib.loads(path.read_text(encoding='utf-8'))
+    except FileNotFoundError:
+        raise LineError(
+            f'There is no line `{folder.name}`: `{path}` does not exist. The fork is built inside a checkout of its '
+            f'repository, where `patches/` and `pydantic_ai_slim/` stand side by side: clone the repository and build '
+            f'`pydantic_ai_slim/{folder.name}` there.'
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise LineError(f'`{path}` is not valid TOML: {error}. Correct the file and build again.') from error
+
+    faults = list(_line_faults(data, folder.name))
+    if faults:
+        listed = '\n'.join(f'- {fault}' for fault in faults)
+        raise LineError(f'`{path}` is not a valid line:\n{listed}\nCorrect the file and build again.')
+    return Line(
+        folder=folder,
+        base=data['base'],
+        released=data['released'],
+        number=data['number'],
+        digest=data['digest'],
+        python=tuple(data['python']),
+        tests=TestSource(**data['tests']),
+        caps={canonicalize_name(name): cap for name, cap in data.get('caps', {}).items()},
+    )
+
+
+def _line_faults(data: dict[str, Any], name: str) -> Iterator[str]:
+    """Say everything that is wrong with the content of the `line.toml` of the line `name`."""
+
+    def is_text(value: Any) -> bool:
+        return isinstance(value, str) and value != ''
+
+    def is_digest(value: Any) -> bool:
+        return isinstance(value, str) and re.fullmatch('sha256:[0-9a-f]{64}', value) is not None
+
+    def is_bound(value: Any) -> bool:
+        try:
+            return is_text(value) and len(SpecifierSet(value)) > 0
+        except InvalidSpecifier:
+            return False
+
+    def is_table(value: Any) -> bool:  # a plain `isinstance()` would narrow to `dict[Unknown, Unknown]`
+        return isinstance(value, dict)
+
+    known = ('base', 'released', 'number', 'digest', 'python', 'tests', 'caps')
+    base, released, number, digest, python, tests, caps = map(data.get, known)
+    if base != name:
+        yield f'`base` must be the name of the folder, {name!r}, but is {base!r}.'
+    if type(released) is not date:
+        yield f'`released` must be a date such as `2025-12-03`, but is {released!r}.'
+    if type(number) is not int or number < 1:
+        yield f'`number` must be a whole number from 1, but is {number!r}.'
+    if not is_digest(digest):
+        yield f'`digest` must be `sha256:` and 64 hexadecimal digits, but is {digest!r}.'
+    if type(python) is not list or not python or not all(map(is_text, python)):
+        yield f'`python` must be a list of versions such as `["3.12"]`, but is {python!r}.'
+    if not is_table(tests) or set(tests) != {'package', 'version', 'digest'}:
+        yield f'`[tests]` must hold `package`, `version` and `digest`, but is {tests!r}.'
+    else:
+        if not is_text(tests['package']) or not is_text(tests['version']):
+            yield f'`tests.package` and `tests.version` must be text, but are {tests["package"]!r} and {tests["version"]!r}.'
+        if not is_digest(tests['digest']):
+            yield f'`tests.digest` must be `sha256:` and 64 hexadecimal digits, but is {tests["digest"]!r}.'
+    if caps is not None and not is_table(caps):
+        yield f'`[caps]` must be a table of version bounds by package, but is {caps!r}.'
+    else:
+        for package, cap in (caps or {}).items():
+            if not is_bound(cap):
+                yield f'`caps.{package}` must be a version bound such as `"<2"`, but is {cap!r}.'
+    for key in data.keys() - set(known):
+        yield f'`{key}` is not a key of a line; the keys are {", ".join(f"`{key}`" for key in known)}.'
+
+
+def base_files(folder: Path) -> dict[str, Path]:
+    """Find the files that the base distributes.
+
+    Args:
+        folder: What holds `pydantic_ai/` and `pydantic_ai_slim-<version>.dist-info/`: an unpacked wheel, or the
+            `site-packages` of an environment.
+
+    Returns:
+        The files by their paths relative to `folder`, in order, with slashes on every platform. Left out is what an
+        installer or an interpreter adds: `RECORD`, `INSTALLER` and the like, and `__pycache__`.
+    """
+    info = f'{DIST_NAME.replace("-", "_")}-*.dist-info'
+    patterns = (f'{PACKAGE}/**/*', f'{info}/METADATA', f'{info}/entry_points.txt', f'{info}/licenses/**/*')
+    found = {path.relative_to(folder): path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    return {
+        name: path
+        for name, path in sorted((relative.as_posix(), path) for relative, path in found.items())
+        if '/__pycache__/' not in name
+    }
+
+
+def content_digest(folder: Path) -> str:
+    """Compute the digest of the content that the base distributes.
+
+    It is the SHA-256 of a listing as `sha256sum` prints it: the digest of each of the `base_files()`, two spaces, its path.
+    So it is the same for an unpacked wheel and for what any installer made of that wheel.
+
+    Args:
+        folder: As for `base_files()`.
+
+    Returns:
+        The digest as `line.toml` holds it, with `sha256:` in front.
+    """
+    listing = hashlib.sha256()
+    for name, path in base_files(folder).items():
+        listing.update(f'{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n'.encode())
+    return f'sha256:{listing.hexdigest()}'
+
+
+def find_base(line: Line) -> Distribution:
+    """Find the base of a line in the running environment and check that it is what the line is pinned to.
+
+    Raises:
+        BaseMismatchError: It is missing, of another version, or has other content.
+    """
+    wanted = f'{DIST_NAME}=={line.base}'
+    try:
+        base = distribution(DIST_NAME)
+    except PackageNotFoundError:
+        raise BaseMismatchError(
+            f'The fork of {line.base} is built from the installed base, but `{DIST_NAME}` is not installed in the build '
+            f'environment. Build without `--no-build-isolation`, or install `{wanted}` there first.'
+        ) from None
+    if base.version != line.base:
+        raise BaseMismatchError(
+            f'The fork of {line.base} is built from `{wanted}`, but the build environment holds {base.version}. Build '
+            f'without `--no-build-isolation`, or install `{DIST_NAME}==={line.base}` there first: with three equals signs, '
+            f'since `=={line.base}` accepts the fork itself too.'
+        )
+    folder = Path(str(base.locate_file('')))
+    digest = content_digest(folder)
+    if digest != line.digest:
+        raise BaseMismatchError(
+            f'The content of the installed `{wanted}` in `{folder}` is not what `{line.folder / "line.toml"}` is pinned '
+            f'to.\n'
+            f'expected: {line.digest}\n'
+            f'found:    {digest}\n'
+            f'Either the installed files were changed, or the package index serves another file under this version. '
+            f'Install it again with `pip install --force-reinstall --no-cache-dir --no-deps {wanted}` and build again; if '
+            f'the digests still differ, do not trust that package index.'
+        )
+    return base
+
+
+def fork_metadata(base: Distribution, line: Line) -> dict[str, Any]:
+    """Derive the fork's project metadata from the base's own.
+
+    Args:
+        base: The installed base.
+        line: Its line, for the version and the caps.
+
+    Returns:
+        The fields as the `[project]` table of a `pyproject.toml` spells them.
+
+    Raises:
+        LineError: A cap names a package that the base doesn't require.
+    """
+    metadata = project_metadata_from_core_metadata(base.read_text('METADATA') or '')
+    metadata['version'] = line.version
+    metadata['dependencies'] = [_capped(requirement, line.caps) for requirement in metadata['dependencies']]
+    extras = metadata['optional-dependencies'] = {
+        extra: [_capped(requirement, line.caps) for requirement in requirements]
+        for extra, requirements in metadata.get('optional-dependencies', {}).items()
+    }
+    required = {_name(requirement) for requirement in [*metadata['dependencies'], *sum(extras.values(), [])]}
+    if unused := sorted(line.caps.keys() - required):
+        raise LineError(
+            f'`{line.folder / "line.toml"}` caps {", ".join(f"`{name}`" for name in unused)}, which `{DIST_NAME}` '
+            f'{line.base} does not require. Correct the name or remove the cap, and build again.'
+        )
+    scripts = base.entry_points.select(group='console_scripts')
+    metadata['scripts'] = {script.name: script.value for script in scripts}
+    return metadata
+
+
+def _name(requirement: str) -> str:
+    return canonicalize_name(Requirement(requirement).name)
+
+
+def _capped(requirement: str, caps: Mapping[str, str]) -> str:
+    """Add the cap of the required package, if there is one, to the version bounds of a requirement."""
+    parsed = Requirement(requirement)
+    parsed.specifier &= SpecifierSet(caps.get(canonicalize_name(parsed.name), ''))
+    return str(parsed)
+
+
+def copy_package(source: Path, tree: Path) -> None:
+    """Copy the base's package into a folder, in the layout of upstream's repository.
+
+    Args:
+        source: As `folder` of `base_files()`.
+        tree: An existing folder, which gets `pydantic_ai_slim/pydantic_ai/…`.
+    """
+    for name, path in base_files(source).items():
+        if name.startswith(f'{PACKAGE}/'):
+            target = tree / UPSTREAM_FOLDER / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+
+
+def apply_patches(patches: Iterable[Path], tree: Path) -> None:
+    """Apply what patches change in the package; their tests and docs are left out.
+
+    Args:
+        patches: The patch files, in order.
+        tree: A folder with what `copy_package()` made. It is changed also when a later patch fails.
+
+    Raises:
+        GitMissingError: `git` isn't there or doesn't start.
+        PatchError: A patch doesn't apply.
+    """
+    git = shutil.which('git')
+    if git is None:
+        raise GitMissingError(
+            'The fork is built by applying patches with `git`, but there is no `git` on the `PATH`. Install git, for '
+            'example with `apt install git` or `brew install git`, and build again.'
+        )
+    for patch in patches:
+        # `--include` leaves out tests and docs, which the wheel doesn't ship. `--whitespace=nowarn` beats a user's setting.
+        command = [git, 'apply', '--whitespace=nowarn', f'--include={UPSTREAM_FOLDER}/*', str(patch.resolve())]
+        done = subprocess.run(command, cwd=tree, env=_git_environment(tree), capture_output=True, text=True)
+        if done.returncode:
+            output = (done.stdout + done.stderr).strip()
+            raise PatchError(
+                f'The patch `{patch.name}` of the line `{patch.parent.name}` does not apply to the base with the patches '
+                f'before it. Restore `patches/{patch.parent.name}` with `git checkout -- patches/{patch.parent.name}`, or '
+                f'correct the series with `make apply` and `make extract`, and build again. git said:\n{output}',
+                patch,
+                output,
+            )
+
+
+def _git_environment(tree: Path) -> dict[str, str]:
+    """Make an environment in which git sees no repository and no configuration.
+
+    Inside a work tree `git apply` silently skips what lies outside of it, and settings such as `core.autocrlf` or
+    `apply.whitespace` would change what it writes.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith('GIT_')}
+    return environment | {
+        'GIT_CEILING_DIRECTORIES': str(tree.resolve().parent),
+        'GIT_CONFIG_GLOBAL': os.devnull,
+        'GIT_CONFIG_SYSTEM': os.devnull,
+        'GIT_CONFIG_NOSYSTEM': '1',
+        'HOME': str(tree.resolve()),  # git before 2.32 does not know `GIT_CONFIG_GLOBAL`
+        'XDG_CONFIG_HOME': str(tree.resolve()),
+        'LC_ALL': 'C',
+    }
+
+
+def line_of(root: Path) -> Line:
+    """Read the line that a build folder belongs to.
+
+    Args:
+        root: The folder with the `pyproject.toml`: `pydantic_ai_slim/<line>` in a checkout.
+
+    Raises:
+        LineError: As `load_line()`.
+    """
+    return load_line(root.resolve().parent.parent / 'patches' / root.resolve().name)
+
+
+@contextmanager
+def _clear_message() -> Iterator[None]:
+    """End the build with the message of a `ForkError` alone, since a traceback would bury it."""
+    try:
+        yield
+    except ForkError as error:
+        sys.exit(f'{type(error).__name__}: {error}')
+
+
+class LineMetadataHook(MetadataHookInterface):
+    """Give the fork the base's own metadata, with the fork's version and the line's caps."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Fill in the fields that the `pyproject.toml` declares as dynamic."""
+        with _clear_message():
+            line = line_of(Path(self.root))
+            fields = fork_metadata(find_base(line), line)
+        metadata.update((field, fields[field]) for field in metadata['dynamic'])
+
+
+class LineBuildHook(BuildHookInterface[Any]):
+    """Lay the patched base into the wheel."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Make the files of the wheel in a temporary folder and tell hatchling to include them."""
+        with _clear_message():
+            if self.target_name != 'wheel' or version != 'standard':
+                kind = 'source distribution' if self.target_name == 'sdist' else 'editable installation'
+                raise ForkError(
+                    f'The fork has no {kind}: its source is the base together with the patches of a checkout. Build a '
+                    f'wheel with `make build`, or install `{self.root}` without `--editable`.'
+                )
+            line = line_of(Path(self.root))
+            base = find_base(line)
+            # Lives until the builder lets go of the hook: the files are read only after this method.
+            self.folder = tempfile.TemporaryDirectory(prefix='fork-')
+            tree = Path(self.folder.name)
+            copy_package(Path(str(base.locate_file(''))), tree)
+            apply_patches(line.patches, tree)
+        package = tree / UPSTREAM_FOLDER / PACKAGE
+        build_data['force_include'][str(package)] = PACKAGE
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the temporary folder."""
+        self.folder.cleanup()
