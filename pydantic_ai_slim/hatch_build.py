@@ -372,6 +372,7 @@ def _git_environment(tree: Path) -> dict[str, str]:
         'GIT_CONFIG_GLOBAL': os.devnull,
         'GIT_CONFIG_SYSTEM': os.devnull,
         'GIT_CONFIG_NOSYSTEM': '1',
+        'GIT_ATTR_NOSYSTEM': '1',
         'HOME': str(tree.resolve()),  # git before 2.32 does not know `GIT_CONFIG_GLOBAL`
         'XDG_CONFIG_HOME': str(tree.resolve()),
         'LC_ALL': 'C',

@@ -1,0 +1,100 @@
+"""Make the environments that the base and the built fork run in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic_ai_slim.hatch_build import DIST_NAME
+from series.errors import SeriesError
+from series.git import words
+from series.line import Line
+
+
+class EnvironmentFailedError(SeriesError):
+    """An environment that uv could not make."""
+
+
+def find_python(version: str) -> Path | None:
+    """Find an interpreter on this machine.
+
+    It is looked for where uv looks: among the installations that uv manages, and on the `PATH`. The versions that pyenv
+    has installed count too, since pyenv puts commands on the `PATH` that don't run unless their version is selected.
+    Nothing is downloaded.
+
+    Args:
+        version: Such as `3.12`.
+
+    Returns:
+        The interpreter, or `None` when there is none.
+    """
+    done = _uv('python', 'find', '--system', '--no-project', version)
+    return None if done.returncode else Path(done.stdout.decode().strip())
+
+
+def find_pythons(line: Line, wanted: Sequence[str] = ()) -> dict[str, Path | None]:
+    """Find interpreters of several versions.
+
+    Args:
+        line: The line, which says what versions it supports.
+        wanted: Versions to look for instead.
+
+    Returns:
+        For each version its interpreter, or `None` when there is none.
+    """
+    return {version: find_python(version) for version in wanted or line.python}
+
+
+def base_requirements(line: Line) -> list[str]:
+    """Return what an environment with the unmodified base needs: the base, and the line's caps, without which it doesn't import."""
+    return [f'{DIST_NAME}==={line.base}', *(name + cap for name, cap in line.caps.items())]
+
+
+def make_environment(folder: Path, python: Path, requirements: Sequence[str | Path]) -> Path:
+    """Make an environment, or bring an existing one up to date.
+
+    What isn't required any more is removed, and the fork is installed anew each time, since its version stays the same
+    while its patches change.
+
+    Args:
+        folder: Where the environment is, or will be.
+        python: The interpreter it is made of.
+        requirements: Requirements as pip spells them, and paths of wheels.
+
+    Returns:
+        The environment's interpreter.
+
+    Raises:
+        EnvironmentFailedError: uv could not make it.
+    """
+    inside = folder / ('Scripts/python.exe' if os.name == 'nt' else 'bin/python')
+    steps = [
+        ['venv', '--quiet', '--no-project', '--allow-existing', '--python', str(python), str(folder)],
+        ['pip', 'install', '--quiet', '--exact', '--reinstall-package', DIST_NAME, '--python', str(inside)],
+    ]
+    steps[1] += map(str, requirements)
+    for step in steps:
+        done = _uv(*step)
+        if done.returncode:
+            raise EnvironmentFailedError(
+                f'The environment `{folder}` could not be made: `uv {" ".join(step[:2])}` failed with exit status '
+                f'{done.returncode}.',
+                f'Delete `{folder}` and run the same command again; if that fails too, check the connection and the '
+                f'configuration of uv and its package index.',
+                words(done),
+            )
+    return inside
+
+
+def _uv(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run the tool environment's own uv."""
+    uv = shutil.which('uv', path=str(Path(sys.executable).parent)) or 'uv'
+    pyenv = Path(os.environ.get('PYENV_ROOT') or Path.home() / '.pyenv')
+    path = [os.environ.get('PATH', os.defpath), *(str(folder) for folder in sorted(pyenv.glob('versions/3.*/bin')))]
+    environment = os.environ | {'PATH': os.pathsep.join(path), 'UV_PYTHON_DOWNLOADS': 'never'}
+    environment.pop('VIRTUAL_ENV', None)
+    return subprocess.run([uv, *arguments], stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False)
