@@ -348,9 +348,9 @@ def apply_patches(patches: Iterable[Path], tree: Path) -> None:
     for patch in patches:
         # `--include` leaves out tests and docs, which the wheel doesn't ship. `--whitespace=nowarn` beats a user's setting.
         command = [git, 'apply', '--whitespace=nowarn', f'--include={UPSTREAM_FOLDER}/*', str(patch.resolve())]
-        done = subprocess.run(command, cwd=tree, env=_git_environment(tree), capture_output=True, text=True)
+        done = subprocess.run(command, cwd=tree, env=_git_environment(tree), capture_output=True, check=False)
         if done.returncode:
-            output = (done.stdout + done.stderr).strip()
+            output = (done.stdout + done.stderr).decode(errors='replace').strip()
             raise PatchError(
                 f'The patch `{patch.name}` of the line `{patch.parent.name}` does not apply to the base with the patches '
                 f'before it. Restore `patches/{patch.parent.name}` with `git checkout -- patches/{patch.parent.name}`, or '
