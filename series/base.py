@@ -1,0 +1,186 @@
+"""Get the base and its tests, check them against their pinned digests, and keep them as a commit."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+from pydantic_ai_slim.hatch_build import content_digest
+from series.errors import DownloadError
+from series.git import IDENTITY, Git, words
+from series.line import Line
+
+Report = Callable[[str], None]
+"""Is told each step, for the user to see."""
+
+BRANCH = 'series'
+"""The branch that a tree is on."""
+
+_FROM_TESTS = {'.gitignore', 'LICENSE', 'pyproject.toml', 'tests'}
+"""What of the source archive goes into the base: the tests, and upstream's settings for running and checking them."""
+
+
+def base_repository(line: Line, report: Report) -> Path:
+    """Return a bare repository whose only commit is the base of a line.
+
+    It is made once and kept in `build/cache`, under a name that holds what it was made of.
+
+    Raises:
+        DownloadError: A release can't be got, or isn't the pinned one.
+    """
+    key = hashlib.sha256(f'{line.base_message}{line.released}{sorted(_FROM_TESTS)}'.encode()).hexdigest()[:16]
+    repository = line.cache / f'base-{line.base}-{key}.git'
+    if repository.exists():
+        return repository
+    line.cache.mkdir(parents=True, exist_ok=True)
+    report(f'Getting `pydantic-ai-slim` {line.base}')
+    wheel = _wheel(line)
+    report(f'Getting the tests of `{line.tests.package}` {line.tests.version}')
+    archive = _archive(line)
+    report('Making the base commit')
+    with tempfile.TemporaryDirectory(dir=line.cache, prefix='.base-') as folder:
+        made = Path(folder) / 'base.git'
+        _commit(made, line, [*_wheel_files(wheel), *_archive_files(archive)])
+        made.rename(repository)
+    return repository
+
+
+def _wheel(line: Line) -> Path:
+    """Return the base's wheel, downloaded unless it is in the cache."""
+    kept = line.cache / f'pydantic-ai-slim-{line.base}-{line.digest.removeprefix("sha256:")[:16]}.whl'
+    if not kept.exists():
+        with tempfile.TemporaryDirectory(dir=line.cache, prefix='.wheel-') as folder:
+            wheel = _download(Path(folder), f'pydantic-ai-slim=={line.base}', '--only-binary', ':all:')
+            with zipfile.ZipFile(wheel) as content:
+                content.extractall(unpacked := Path(folder) / 'unpacked')
+            found = content_digest(unpacked)
+            if found != line.digest:
+                raise DownloadError(
+                    f'The content of `pydantic-ai-slim` {line.base} is not the pinned one: its digest is\n'
+                    f'`{found}`, and `{line.show(line.folder)}/line.toml` says\n`{line.digest}`.',
+                    'Find out who changed it before you trust it; to pin this one, write its digest into `line.toml`.',
+                )
+            wheel.rename(kept)
+    return kept
+
+
+def _archive(line: Line) -> Path:
+    """Return the source archive with the tests, downloaded unless it is in the cache."""
+    tests = line.tests
+    kept = line.cache / f'{tests.package}-{tests.version}-{tests.digest.removeprefix("sha256:")[:16]}.tar.gz'
+    if not kept.exists():
+        with tempfile.TemporaryDirectory(dir=line.cache, prefix='.tests-') as folder:
+            # pip compares the digest before it runs anything of the archive, which it must do to read its metadata.
+            pinned = f'{tests.package}=={tests.version} --hash={tests.digest}'
+            # Without build isolation pip takes the archive's build backend from the tool's own environment, where it is locked.
+            archive = _download(Path(folder), pinned, '--no-binary', ':all:', '--no-build-isolation')
+            archive.rename(kept)
+    return kept
+
+
+def _download(folder: Path, requirement: str, *options: str) -> Path:
+    """Download one release with pip, so that the user's configuration of it holds, and return its file."""
+    requirements = folder / 'requirements.txt'
+    requirements.write_text(requirement, 'utf-8')
+    (target := folder / 'download').mkdir()
+    command = [sys.executable, '-m', 'pip', 'download', '--quiet', '--no-deps', '--disable-pip-version-check']
+    command += ['--progress-bar', 'off', *options, '--dest', str(target), '--requirement', str(requirements)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    files = list(target.iterdir())
+    if done.returncode or len(files) != 1:
+        raise DownloadError(
+            f'pip could not download `{requirement.split()[0]}`.',
+            "These are pip's words; check the connection and pip's configuration (`pip config list`), then run the same command again.",
+            words(done),
+        )
+    return files[0]
+
+
+def _wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the paths and bytes of the base as upstream's repository lays them out."""
+    with zipfile.ZipFile(wheel) as content:
+        for info in content.infolist():
+            path = PurePosixPath(info.filename)
+            if path.parts[0] == 'pydantic_ai':
+                yield f'pydantic_ai_slim/{path}', content.read(info)
+            elif path.parts[0].endswith('.dist-info') and path.parts[1] == 'licenses':
+                yield f'pydantic_ai_slim/{path.relative_to(*path.parts[:2])}', content.read(info)
+
+
+def _archive_files(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the paths and bytes of what the base takes from the source archive."""
+    with tarfile.open(archive) as content:
+        for info in content:
+            path = PurePosixPath(*PurePosixPath(info.name).parts[1:])
+            if info.isfile() and path.parts and path.parts[0] in _FROM_TESTS:
+                file = content.extractfile(info)
+                assert file is not None
+                yield str(path), file.read()
+
+
+def _commit(repository: Path, line: Line, files: list[tuple[str, bytes]]) -> None:
+    """Make a bare repository with one commit that holds the files.
+
+    `git fast-import` writes a pack straight from the archives, so no file touches the disk on its own. Nothing is
+    compressed: most of it is pictures and recorded answers, and a tree links to the pack instead of copying it.
+    """
+    repository.mkdir()
+    git = Git(repository)
+    git.run('init', '--quiet', '--bare', '--template=', f'--initial-branch={BRANCH}')
+    message = line.base_message.encode()
+    date = f'{line.released:%Y-%m-%d}T00:00:00+0000'
+    author, committer = (
+        f'{who} {IDENTITY[f"GIT_{who.upper()}_NAME"]} <{IDENTITY[f"GIT_{who.upper()}_EMAIL"]}> {date}\n'.encode()
+        for who in ('author', 'committer')
+    )
+    parts = [f'commit refs/heads/{BRANCH}\n'.encode(), author, committer, b'data %d\n' % len(message), message]
+    for path, content in sorted(files):
+        parts += [f'M 100644 inline {path}\ndata {len(content)}\n'.encode(), content, b'\n']
+    git.run(
+        *('-c', 'core.compression=0', '-c', 'fastimport.unpackLimit=0'),
+        *('fast-import', '--quiet', '--done', '--depth=0', '--date-format=rfc2822'),
+        stdin=b''.join([*parts, b'done\n']),
+    )
+
+
+def clone(repository: Path, folder: Path, revision: str) -> Git:
+    """Make a repository in a new folder whose branch `series` is a revision of another one, and check it out.
+
+    The objects are linked, not copied, so it costs little more than the checkout. It stands on its own, also when the
+    other is deleted.
+    """
+    source, git = Git(repository), Git(folder)
+    objects = Path(source.run('rev-parse', '--path-format=absolute', '--git-path', 'objects'))
+    folder.mkdir()
+    git.run('init', '--quiet', '--template=', f'--initial-branch={BRANCH}')
+    for name, value in _CONFIG.items():
+        git.run('config', name, value)
+    shutil.copytree(objects, folder / '.git' / 'objects', copy_function=_link, dirs_exist_ok=True)
+    git.run('-c', 'checkout.workers=0', 'reset', '--quiet', '--hard', source.run('rev-parse', revision))
+    return git
+
+
+_CONFIG = {
+    # The user works in the tree with an own configuration, of which these would change files or slow git down.
+    'core.autocrlf': 'false',
+    'core.fsmonitor': 'false',
+    'gc.auto': '0',
+    'diff.noprefix': 'false',
+    # A resolved conflict keeps what the patch says of line ends.
+    'am.keepcr': 'true',
+}
+
+
+def _link(source: str, target: str) -> None:
+    """Link a file, or copy it where the file system has no links."""
+    try:
+        Path(target).hardlink_to(source)
+    except OSError:
+        shutil.copy2(source, target)

@@ -1,0 +1,90 @@
+"""What can go wrong: every error says what failed and why, then the next command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import indent
+
+
+class SeriesError(Exception):
+    """A refusal or a failure that the user can do something about.
+
+    Args:
+        problem: What failed, on which patch or path, and why, in full sentences.
+        remedy: The next command, in full sentences.
+        words: What git (or another program) said about it, shown below ours.
+    """
+
+    def __init__(self, problem: str, remedy: str, words: str = '') -> None:
+        super().__init__(problem, remedy, words)
+        self.problem = problem
+        self.remedy = remedy
+        self.words = words.strip()
+
+    def __str__(self) -> str:
+        text = f'{self.problem}\n{self.remedy}'
+        return f'{text}\n\n{indent(self.words, "    ")}' if self.words else text
+
+
+class NoLineError(SeriesError):
+    """A line that doesn't exist."""
+
+
+class GitError(SeriesError):
+    """A git command that failed where none was expected to.
+
+    Args:
+        command: The arguments after `git`.
+        folder: Where it ran.
+        status: Its exit status.
+        words: What it said.
+    """
+
+    def __init__(self, command: Sequence[str], folder: Path, status: int, words: str) -> None:
+        super().__init__(
+            f'`git {" ".join(command)}` failed in `{folder}` with exit status {status}.',
+            "This is git's answer; if it doesn't say what to do, delete `build/cache` and try again.",
+            words,
+        )
+        self.command = tuple(command)
+        self.folder = folder
+        self.status = status
+
+
+class DownloadError(SeriesError):
+    """A release that pip could not get, or that isn't the pinned one."""
+
+
+class NoTreeError(SeriesError):
+    """A tree that doesn't exist, or a folder in its place that is something else."""
+
+
+class UnfinishedError(SeriesError):
+    """A tree in the middle of an `am`, a rebase, a merge or the like."""
+
+
+class DirtyTreeError(SeriesError):
+    """A tree with changes that no commit holds."""
+
+
+class LostWorkError(SeriesError):
+    """A step that would destroy commits or patches which nothing else holds."""
+
+
+class PatchError(SeriesError):
+    """A patch that doesn't apply.
+
+    Args:
+        patch: The patch's file.
+        files: The files of the tree that it doesn't fit, where git names them.
+    """
+
+    def __init__(self, problem: str, remedy: str, words: str, *, patch: Path, files: Sequence[str]) -> None:
+        super().__init__(problem, remedy, words)
+        self.patch = patch
+        self.files = tuple(files)
+
+
+class ExtractError(SeriesError):
+    """A tree that can't be written as a series."""

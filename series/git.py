@@ -1,0 +1,103 @@
+"""Run git without the user's configuration; all git of the tool goes through here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from series.errors import GitError, SeriesError
+
+IDENTITY = {
+    'GIT_AUTHOR_NAME': 'series',
+    'GIT_AUTHOR_EMAIL': 'series@localhost',
+    'GIT_COMMITTER_NAME': 'series',
+    'GIT_COMMITTER_EMAIL': 'series@localhost',
+}
+"""The author of the base commit and the committer of every commit: fixed, so that commit ids are."""
+
+
+def environment() -> dict[str, str]:
+    """Return the environment that git runs in: nobody's configuration, a fixed identity and locale.
+
+    Every `GIT_*` variable is dropped, because a hook or an outer git (`GIT_DIR`, `GIT_INDEX_FILE`) would
+    otherwise point the command at another repository.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith('GIT_')}
+    return kept | {
+        'GIT_CONFIG_GLOBAL': os.devnull,
+        'GIT_CONFIG_SYSTEM': os.devnull,
+        'GIT_ATTR_NOSYSTEM': '1',
+        # Git looks for the user's ignored files and attributes there, whatever the two variables above say.
+        'HOME': os.devnull,
+        'XDG_CONFIG_HOME': os.devnull,
+        'GIT_TERMINAL_PROMPT': '0',
+        'GIT_EDITOR': 'true',
+        'LC_ALL': 'C',
+        'TZ': 'UTC',
+        **IDENTITY,
+    }
+
+
+class Git:
+    """One repository.
+
+    Args:
+        folder: The work tree, or the repository itself when it is bare.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+
+    def attempt(
+        self, *args: str, stdin: bytes | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run git and return what came of it, whatever its exit status.
+
+        Raises:
+            SeriesError: There is no git on the path.
+        """
+        try:
+            return subprocess.run(
+                ['git', '-C', str(self.folder), *args],
+                input=stdin if stdin is not None else b'',
+                # A folder that is no repository must not pass for a part of one around it.
+                env=environment() | {'GIT_CEILING_DIRECTORIES': str(self.folder.parent)} | dict(env or {}),
+                capture_output=True,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise SeriesError(
+                "`git` isn't on the path, and the series can't be handled without it.",
+                'Install git 2.30 or newer, then run the same command again.',
+            ) from None
+
+    def run(self, *args: str, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> str:
+        """Run git and return its standard output, without the last newline.
+
+        Raises:
+            GitError: It failed.
+        """
+        done = self.attempt(*args, stdin=stdin, env=env)
+        if done.returncode:
+            raise GitError(args, self.folder, done.returncode, words(done))
+        return done.stdout.decode('utf-8', 'replace').removesuffix('\n')
+
+    def lines(self, *args: str) -> list[str]:
+        """Run git and return the lines of its standard output."""
+        return self.run(*args).splitlines()
+
+    def has(self, revision: str) -> bool:
+        """Say whether a revision names a commit here."""
+        return self.attempt('rev-parse', '--quiet', '--verify', f'{revision}^{{commit}}').returncode == 0
+
+    def config(self, name: str) -> str:
+        """Return a value of the repository's own configuration, or an empty string."""
+        return self.attempt('config', '--local', '--get', name).stdout.decode('utf-8', 'replace').strip()
+
+
+def words(done: subprocess.CompletedProcess[bytes]) -> str:
+    """Return what git said, on both of its outputs."""
+    said: Sequence[bytes] = (done.stdout, done.stderr)
+    return '\n'.join(text for part in said if (text := part.decode('utf-8', 'replace').strip()))

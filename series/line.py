@@ -1,0 +1,86 @@
+"""Find a line, and where its things are."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from pydantic_ai_slim import hatch_build
+from series.errors import NoLineError
+
+
+@dataclass(frozen=True)
+class Line(hatch_build.Line):
+    """One upstream release that the series is carried on, in a checkout of this repository."""
+
+    @property
+    def name(self) -> str:
+        """The line's name, which is the base's version."""
+        return self.folder.name
+
+    @property
+    def root(self) -> Path:
+        """The checkout of this repository."""
+        return self.folder.parent.parent
+
+    @property
+    def tree(self) -> Path:
+        """The folder of the tree."""
+        return self.root / 'build' / self.name
+
+    @property
+    def cache(self) -> Path:
+        """The folder of what was downloaded, and of what was made of it once."""
+        return self.root / 'build' / 'cache'
+
+    @property
+    def base_message(self) -> str:
+        """The message of the base commit. It names all that the commit is made of, so that a change of it shows."""
+        return (
+            f'{hatch_build.DIST_NAME} {self.base}\n\n'
+            f'The unmodified release, content {self.digest},\n'
+            f'with the tests of {self.tests.package} {self.tests.version}, archive {self.tests.digest}.\n'
+        )
+
+    def show(self, path: Path) -> str:
+        """Return a path as a user in the checkout's root would type it."""
+        return path.relative_to(self.root).as_posix()
+
+    def patches_digest(self) -> str:
+        """Compute a digest of the names and the bytes of all patches, which tells whether someone changed them."""
+        digest = hashlib.sha256()
+        for patch in self.patches:
+            digest.update(f'{hashlib.sha256(patch.read_bytes()).hexdigest()}  {patch.name}\n'.encode())
+        return digest.hexdigest()
+
+
+def find_line(root: Path, name: str | None = None) -> Line:
+    """Return the line of that name, or the newest.
+
+    Raises:
+        NoLineError: There is no such line.
+        hatch_build.LineError: Its `line.toml` is wrong; all its faults are named at once.
+    """
+    names = sorted((path.parent.name for path in (root / 'patches').glob('*/line.toml')), key=_age)
+    if not names:
+        raise NoLineError(
+            f'There is no line in `{root}`: no folder of its `patches/` holds a `line.toml`.',
+            "Go to the repository's root and run the same command again.",
+        )
+    if name is not None and name not in names:
+        raise NoLineError(
+            f'There is no line `{name}`: `patches/{name}/line.toml` does not exist.',
+            f'Name one of {", ".join(f"`{known}`" for known in names)}, or none for the newest.',
+        )
+    return Line(**vars(hatch_build.load_line(root / 'patches' / (name or names[-1]))))
+
+
+def _age(name: str) -> tuple[bool, Version]:
+    """Order lines by their version; what isn't one comes before all others."""
+    try:
+        return True, Version(name)
+    except InvalidVersion:
+        return False, Version('0')

@@ -1,0 +1,95 @@
+"""Look at a tree before it is read or replaced, so that no work is lost."""
+
+from __future__ import annotations
+
+from series.errors import DirtyTreeError, LostWorkError, NoTreeError, UnfinishedError
+from series.git import Git
+from series.line import Line
+
+BASE = 'refs/series/base'
+"""The tree's base commit, as it was made."""
+
+APPLIED = 'refs/series/applied'
+"""The last commit of the tree that `patches/` holds."""
+
+PATCHES = 'series.patches'
+"""The setting of the tree with the digest of the patches that it stands for."""
+
+STOPPED = 'series.stopped'
+"""The setting of the tree that names the patch at which `apply` stopped, if it did."""
+
+_OPERATIONS = {
+    'rebase-merge': 'rebase',
+    'rebase-apply': 'am',
+    'MERGE_HEAD': 'merge',
+    'CHERRY_PICK_HEAD': 'cherry-pick',
+    'REVERT_HEAD': 'revert',
+}
+
+
+def refuse_missing(line: Line) -> None:
+    """Refuse to go on without a tree.
+
+    Raises:
+        NoTreeError: There is none, or the folder is something else.
+    """
+    tree = line.show(line.tree)
+    if not line.tree.exists():
+        raise NoTreeError(f'There is no tree `{tree}`.', 'Run `make apply` to make it.')
+    if not Git(line.tree).has(BASE):
+        raise NoTreeError(
+            f'The folder `{tree}` is not a tree that `make apply` made.',
+            'Move it away if you need it, delete it if not, then run `make apply`.',
+        )
+
+
+def refuse_unfinished(line: Line) -> None:
+    """Refuse a tree in the middle of something.
+
+    Raises:
+        UnfinishedError: It is.
+    """
+    operation = next((name for path, name in _OPERATIONS.items() if (line.tree / '.git' / path).exists()), None)
+    if operation == 'am' and not (line.tree / '.git/rebase-apply/applying').exists():
+        operation = 'rebase'
+    if operation:
+        tree = line.show(line.tree)
+        raise UnfinishedError(
+            f'The tree `{tree}` is in the middle of a `git {operation}`.',
+            f'Finish it with `git -C {tree} {operation} --continue` and then `make extract`, or give it up with '
+            f'`git -C {tree} {operation} --abort`.',
+        )
+
+
+def refuse_dirty(line: Line) -> None:
+    """Refuse a tree with changes that no commit holds.
+
+    Raises:
+        DirtyTreeError: It has some, which may be files that git doesn't know yet.
+    """
+    changes = Git(line.tree).run('-c', 'core.quotePath=false', 'status', '--porcelain', '--untracked-files=all')
+    if changes:
+        tree = line.show(line.tree)
+        raise DirtyTreeError(
+            f'The tree `{tree}` has changes that are not committed.',
+            f'Commit them with `git -C {tree} commit`, or put them away with `git -C {tree} restore` or '
+            f'`git -C {tree} clean`, then run the same command again.',
+            changes,
+        )
+
+
+def refuse_lost(line: Line) -> None:
+    """Refuse to replace a tree with commits that `patches/` does not hold, on any branch or in the stash.
+
+    Raises:
+        LostWorkError: It has some.
+    """
+    git = Git(line.tree)
+    lost = git.run('log', '--no-decorate', '--oneline', '--no-abbrev-commit', '--all', 'HEAD', '--not', APPLIED)
+    if lost:
+        tree = line.show(line.tree)
+        raise LostWorkError(
+            f'The tree `{tree}` has commits that `{line.show(line.folder)}` does not hold.',
+            f'Write them there with `make extract`; to throw them away, delete `{tree}`.',
+            lost,
+        )
