@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -147,7 +147,7 @@ def load_line(folder: Path) -> Line:
         digest=data['digest'],
         python=tuple(data['python']),
         tests=TestSource(**data['tests']),
-        caps={canonicalize_name(name): cap for name, cap in data.get('caps', {}).items()},
+        caps={canonicalize_name(name): cap for name, cap in data['caps'].items()},
     )
 
 
@@ -158,7 +158,7 @@ def _line_faults(data: dict[str, Any], name: str) -> Iterator[str]:
         return isinstance(value, str) and value != ''
 
     def is_digest(value: Any) -> bool:
-        return isinstance(value, str) and re.fullmatch('sha256:[0-9a-f]{64}', value) is not None
+        return is_text(value) and re.fullmatch('sha256:[0-9a-f]{64}', value) is not None
 
     def is_bound(value: Any) -> bool:
         try:
@@ -166,36 +166,35 @@ def _line_faults(data: dict[str, Any], name: str) -> Iterator[str]:
         except InvalidSpecifier:
             return False
 
-    def is_table(value: Any) -> bool:  # a plain `isinstance()` would narrow to `dict[Unknown, Unknown]`
-        return isinstance(value, dict)
+    def is_kind(value: Any, kind: type) -> bool:  # a plain `isinstance()` would narrow to `list[Unknown]`
+        return isinstance(value, kind)
 
-    known = ('base', 'released', 'number', 'digest', 'python', 'tests', 'caps')
-    base, released, number, digest, python, tests, caps = map(data.get, known)
-    if base != name:
-        yield f'`base` must be the name of the folder, {name!r}, but is {base!r}.'
-    if type(released) is not date:
-        yield f'`released` must be a date such as `2025-12-03`, but is {released!r}.'
-    if type(number) is not int or number < 1:
-        yield f'`number` must be a whole number from 1, but is {number!r}.'
-    if not is_digest(digest):
-        yield f'`digest` must be `sha256:` and 64 hexadecimal digits, but is {digest!r}.'
-    if type(python) is not list or not python or not all(map(is_text, python)):
-        yield f'`python` must be a list of versions such as `["3.12"]`, but is {python!r}.'
-    if not is_table(tests) or set(tests) != {'package', 'version', 'digest'}:
-        yield f'`[tests]` must hold `package`, `version` and `digest`, but is {tests!r}.'
-    else:
-        if not is_text(tests['package']) or not is_text(tests['version']):
-            yield f'`tests.package` and `tests.version` must be text, but are {tests["package"]!r} and {tests["version"]!r}.'
-        if not is_digest(tests['digest']):
-            yield f'`tests.digest` must be `sha256:` and 64 hexadecimal digits, but is {tests["digest"]!r}.'
-    if caps is not None and not is_table(caps):
-        yield f'`[caps]` must be a table of version bounds by package, but is {caps!r}.'
-    else:
-        for package, cap in (caps or {}).items():
-            if not is_bound(cap):
-                yield f'`caps.{package}` must be a version bound such as `"<2"`, but is {cap!r}.'
-    for key in data.keys() - set(known):
-        yield f'`{key}` is not a key of a line; the keys are {", ".join(f"`{key}`" for key in known)}.'
+    values: list[Any] = [data.get(key) for key in ('number', 'python', 'tests', 'caps')]
+    number, python, tests, caps = values
+    a_digest = '`sha256:` and 64 hexadecimal digits'
+    checks = {
+        'base': (data.get('base') == name, f'the name of the folder, {name!r}'),
+        'released': (type(data.get('released')) is date, 'a date such as `2025-12-03`'),
+        'number': (type(number) is int and number > 0, 'a whole number from 1'),
+        'digest': (is_digest(data.get('digest')), a_digest),
+        'python': (is_kind(python, list) and all(map(is_text, python or [''])), 'a list such as `["3.12"]`'),
+        'tests': (
+            is_kind(tests, dict)
+            and tests.keys() == {'package', 'version', 'digest'}
+            and all(map(is_text, tests.values()))
+            and is_digest(tests['digest']),
+            f'a table of `package`, `version` and `digest`, the last being {a_digest}',
+        ),
+        'caps': (
+            is_kind(caps, dict) and all(map(is_bound, caps.values())),
+            'a table of version bounds by package, such as `httpx = "<1"`',
+        ),
+    }
+    for key, (is_right, wanted) in checks.items():
+        if not is_right:
+            yield f'`{key}` must be {wanted}, but is {data.get(key)!r}.'
+    for key in sorted(data.keys() - checks.keys()):
+        yield f'`{key}` is not a key of a line; the keys are {", ".join(f"`{known}`" for known in checks)}.'
 
 
 def base_files(folder: Path) -> dict[str, Path]:
@@ -288,11 +287,11 @@ def fork_metadata(base: Distribution, line: Line) -> dict[str, Any]:
     metadata = project_metadata_from_core_metadata(base.read_text('METADATA') or '')
     metadata['version'] = line.version
     metadata['dependencies'] = [_capped(requirement, line.caps) for requirement in metadata['dependencies']]
-    extras = metadata['optional-dependencies'] = {
+    metadata['optional-dependencies'] = {
         extra: [_capped(requirement, line.caps) for requirement in requirements]
         for extra, requirements in metadata.get('optional-dependencies', {}).items()
     }
-    required = {_name(requirement) for requirement in [*metadata['dependencies'], *sum(extras.values(), [])]}
+    required = {canonicalize_name(Requirement(requirement).name) for requirement in base.requires or ()}
     if unused := sorted(line.caps.keys() - required):
         raise LineError(
             f'`{line.folder / "line.toml"}` caps {", ".join(f"`{name}`" for name in unused)}, which `{DIST_NAME}` '
@@ -301,10 +300,6 @@ def fork_metadata(base: Distribution, line: Line) -> dict[str, Any]:
     scripts = base.entry_points.select(group='console_scripts')
     metadata['scripts'] = {script.name: script.value for script in scripts}
     return metadata
-
-
-def _name(requirement: str) -> str:
-    return canonicalize_name(Requirement(requirement).name)
 
 
 def _capped(requirement: str, caps: Mapping[str, str]) -> str:
@@ -392,7 +387,7 @@ def line_of(root: Path) -> Line:
 
 
 @contextmanager
-def _clear_message() -> Iterator[None]:
+def _clear_message() -> Generator[None]:
     """End the build with the message of a `ForkError` alone, since a traceback would bury it."""
     try:
         yield
