@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from pydantic_ai_slim.hatch_build import ForkError
 from series.apply import apply
+from series.base import Report
 from series.errors import SeriesError
-from series.line import find_line
+from series.extract import extract
+from series.line import Line, find_line
 
 _EXIT_CODES = """\
 exit codes:
@@ -34,22 +36,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog=_EXIT_CODES,
         formatter_class=RawDescriptionHelpFormatter,
     )
-    verbs = parser.add_subparsers(dest='verb', metavar='VERB', required=True)
-    for verb, text in (('apply', 'make the tree `build/LINE`: the base, then one commit per patch'),):
-        verbs.add_parser(verb, help=text, description=text).add_argument(
-            'line', metavar='LINE', nargs='?', help='an upstream release, such as 1.26.0; the newest line if left out'
-        )
+    verbs = parser.add_subparsers(metavar='VERB', required=True)
+    for verb, text in _VERBS.items():
+        chosen = verbs.add_parser(verb.__name__.strip('_'), help=text, description=text)
+        chosen.add_argument('line', metavar='LINE', nargs='?', help='an upstream release; the newest line if left out')
+        chosen.set_defaults(verb=verb)
     options = parser.parse_args(arguments)
-    out, progress = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False, soft_wrap=True)
+    errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     try:
         line = find_line(Path.cwd(), options.line)
-        with progress.status('') as status:
-            head = apply(line, lambda step: status.update(step))
-        out.print(f'{line.show(line.tree)} holds the base and {len(line.patches)} patches; its last commit is {head}.')
+        with errors.status('') as status:
+            done = options.verb(line, status.update)
     except (SeriesError, ForkError) as error:
-        progress.print(f'error: {error}', markup=False)
+        errors.print(f'error: {error}')
         return 1
+    print(done)
     return 0
+
+
+def _apply(line: Line, report: Report) -> str:
+    head = apply(line, report)
+    return f'`{line.show(line.tree)}` holds the base and {len(line.patches)} patches; its last commit is {head}.'
+
+
+def _extract(line: Line, report: Report) -> str:
+    changes = extract(line, report)
+    if not changes:
+        return f'`{line.show(line.folder)}` holds the commits of `{line.show(line.tree)}` already.'
+    return f'`{line.show(line.folder)}` holds the commits of `{line.show(line.tree)}`:\n' + '\n'.join(changes)
+
+
+_VERBS: dict[Callable[[Line, Report], str], str] = {
+    _apply: 'make the tree `build/LINE`: the base, then one commit per patch',
+    _extract: "write the tree's commits back to `patches/LINE`",
+}
 
 
 if __name__ == '__main__':

@@ -162,7 +162,7 @@ def clone(repository: Path, folder: Path, revision: str) -> Git:
     git.run('init', '--quiet', '--template=', f'--initial-branch={BRANCH}')
     for name, value in _CONFIG.items():
         git.run('config', name, value)
-    shutil.copytree(objects, folder / '.git' / 'objects', copy_function=_link, dirs_exist_ok=True)
+    shutil.copytree(objects, folder / '.git' / 'objects', copy_function=link, dirs_exist_ok=True)
     git.run('-c', 'checkout.workers=0', 'reset', '--quiet', '--hard', source.run('rev-parse', revision))
     return git
 
@@ -178,7 +178,7 @@ _CONFIG = {
 }
 
 
-def _link(source: str, target: str) -> None:
+def link(source: str, target: str) -> None:
     """Link a file, or copy it where the file system has no links."""
     try:
         Path(target).hardlink_to(source)

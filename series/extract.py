@@ -1,0 +1,218 @@
+"""Write the tree's commits back to the patches of its line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from difflib import unified_diff
+from pathlib import Path
+
+from series import tree
+from series.apply import apply_one
+from series.base import Report, clone, link
+from series.errors import ExtractError, LostWorkError, PatchError
+from series.git import Git
+from series.line import Line
+
+_FORMAT_PATCH = (
+    # The tree's own configuration is the user's to change, so every setting that shows in a patch is beaten here.
+    *('-c', 'diff.suppressBlankEmpty=false', '-c', 'core.quotePath=true', '-c', 'i18n.logOutputEncoding=UTF-8'),
+    *('-c', 'format.mboxrd=false', '-c', 'format.forceInBodyFrom=false', '-c', 'diff.statGraphWidth=0'),
+    'format-patch',
+    '--quiet',
+    '--keep-subject',
+    '--zero-commit',
+    # It is the version of git.
+    '--no-signature',
+    # Abbreviations grow with the number of objects in the repository.
+    '--full-index',
+    # Three dashes end the message only where a summary of the files follows; without them it can't hold `diff`.
+    *('--patch', '--stat=72', '--summary', '--binary'),
+    # A moved file takes a few lines, not all of upstream's text.
+    *('--find-renames=50%', '-l0', '--diff-algorithm=myers', '--indent-heuristic', f'-O{os.devnull}'),
+    *('--unified=3', '--inter-hunk-context=0', '--src-prefix=a/', '--dst-prefix=b/', '--submodule=short'),
+    *('--no-relative', '--no-ext-diff', '--no-textconv', '--no-color', '--no-notes', '--no-base', '--no-attach'),
+    *('--no-thread', '--no-cover-letter', '--no-numbered', '--no-signoff', '--encode-email-headers'),
+    *('--no-add-header', '--no-to', '--no-cc', '--no-from', '--no-in-reply-to'),
+    *('--start-number=1', '--suffix=.patch', '--filename-max-length=64'),
+)
+
+
+def extract(line: Line, report: Report) -> list[str]:
+    """Write the tree's commits to the line's patches and say what changed there.
+
+    They are written to a temporary folder and applied to the base from there. If that gives the tree again, the folder
+    takes the place of the one before. What else is in it stays, and so does the file of a patch that didn't change.
+
+    Returns:
+        `added`, `changed` or `deleted`, and the name, of each patch that isn't as it was.
+
+    Raises:
+        NoTreeError: There is no tree.
+        UnfinishedError: The tree is in the middle of an `am`, a rebase or the like.
+        DirtyTreeError: The tree has changes that no commit holds.
+        LostWorkError: The line's folder holds what the tree doesn't.
+        ExtractError: The tree's commits are no series that can be applied again; all reasons are named at once.
+    """
+    tree.refuse_missing(line)
+    tree.refuse_unfinished(line)
+    tree.refuse_dirty(line)
+    _refuse_other_base(line)
+    commits = _refuse_no_series(line)
+    git = Git(line.tree)
+    # On the file system of the patches, since it is renamed to their folder.
+    with tempfile.TemporaryDirectory(dir=line.folder.parent, prefix='.extract-') as folder:
+        report('Writing the patches')
+        patches = write_patches(git, Path(folder) / 'written')
+        changes = _compare(line, patches)
+        if changes:
+            _refuse_lost(line, commits)
+            report('Applying what was written')
+            _check(line, patches, Path(folder) / 'check')
+            _swap(line, patches, Path(folder))
+    git.run('update-ref', tree.APPLIED, 'HEAD')
+    git.run('config', tree.PATCHES, line.patches_digest())
+    git.attempt('config', '--unset', tree.STOPPED)
+    return changes
+
+
+def write_patches(git: Git, folder: Path) -> list[Path]:
+    """Write the commits of a tree as patches into a new folder, and return them in order."""
+    git.run(*_FORMAT_PATCH, '--output-directory', str(folder), f'{tree.BASE}..HEAD')
+    return sorted(folder.glob('*.patch'))
+
+
+def _refuse_other_base(line: Line) -> None:
+    """Refuse commits that stand on something else than the base, and a base that isn't the line's any more."""
+    git, folder = Git(line.tree), line.show(line.tree)
+    if git.lines('rev-list', '--max-parents=0', 'HEAD') != git.lines('rev-parse', tree.BASE):
+        raise ExtractError(
+            f'The first commit of the tree `{folder}` is not the base that `make apply` made there, so its patches would '
+            f'not apply to the base.',
+            f'Put your commits onto the base with `git -C {folder} rebase --onto {tree.BASE} FIRST`, where FIRST is the '
+            f'commit before them, then run `make extract` again.',
+        )
+    message = git.run('log', '-1', '--format=%B', tree.BASE)
+    if message.strip() != line.base_message.strip():
+        raise ExtractError(
+            f'The base of the tree `{folder}` is not the one that `{line.show(line.folder)}/line.toml` names now.',
+            _start_over(line),
+            f'the tree stands on:\n{message}\n`line.toml` names:\n{line.base_message}',
+        )
+
+
+def _refuse_no_series(line: Line) -> int:
+    """Refuse commits that would get lost or that are not ready, and return how many there are."""
+    git, folder = Git(line.tree), line.show(line.tree)
+    commits = git.lines('log', '--reverse', '--format=%H %s', f'{tree.BASE}..HEAD')
+    if not commits:
+        raise ExtractError(
+            f'The tree `{folder}` has no commits after the base, so there is nothing to extract; every patch of '
+            f'`{line.show(line.folder)}` would be deleted.',
+            f'Commit your changes in `{folder}`, or make it anew with `make apply`.',
+        )
+    faults: list[str] = []
+    for commit in commits:
+        revision, _, subject = commit.partition(' ')
+        parents = git.run('log', '-1', '--format=%P', revision).split()
+        if len(parents) > 1:
+            faults.append(f'`{subject}` is a merge, which no patch can hold.')
+        elif git.run('rev-parse', f'{revision}^{{tree}}') == git.run('rev-parse', f'{parents[0]}^{{tree}}'):
+            faults.append(f'`{subject}` changes nothing.')
+        if subject.startswith(('fixup! ', 'squash! ', 'amend! ')):
+            faults.append(f'`{subject}` still waits to be melted into the commit that it belongs to.')
+    if faults:
+        listed = '\n'.join(f'- {fault}' for fault in faults)
+        raise ExtractError(
+            f'The commits of the tree `{folder}` are not a series:\n{listed}',
+            f'Put them in order with `git -C {folder} rebase --interactive --autosquash {tree.BASE}`, then run '
+            f'`make extract` again.',
+        )
+    return len(commits)
+
+
+def _compare(line: Line, patches: list[Path]) -> list[str]:
+    """Say which of the line's patches are other than these."""
+    before = {patch.name: patch.read_bytes() for patch in line.patches}
+    after = {patch.name: patch.read_bytes() for patch in patches}
+    return [
+        f'{"changed" if name in before and name in after else "added" if name in after else "deleted"} {name}'
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _refuse_lost(line: Line, commits: int) -> None:
+    """Refuse to overwrite or delete patches that the tree knows nothing of."""
+    git, tree_folder, folder = Git(line.tree), line.show(line.tree), line.show(line.folder)
+    if git.config(tree.PATCHES) != line.patches_digest():
+        raise LostWorkError(
+            f'Someone changed the patches in `{folder}` after the tree `{tree_folder}` was made from them, and the tree '
+            f'knows nothing of that.',
+            _start_over(line),
+        )
+    stopped = git.config(tree.STOPPED)
+    if stopped and commits < len(line.patches):
+        raise LostWorkError(
+            f'`make apply` stopped at `{folder}/{stopped}`, and the tree `{tree_folder}` has only {commits} commits for '
+            f'the {len(line.patches)} patches of `{folder}`, so the rest of the series would be deleted.',
+            'Delete the tree and run `make apply` to get back to where it stopped. To drop a patch on purpose, delete its '
+            'file before that.',
+        )
+
+
+def _start_over(line: Line) -> str:
+    folder = line.show(line.tree)
+    return (
+        f'Run `mv {folder} {folder}.mine`, `make apply` and `git -C {folder} fetch ../{line.tree.name}.mine`. Then take '
+        f'over what you need with `git -C {folder} cherry-pick`, or everything with `git -C {folder} reset --hard '
+        f'FETCH_HEAD` if it stands on the same base, and run `make extract` again.'
+    )
+
+
+def _check(line: Line, patches: list[Path], folder: Path) -> None:
+    """Apply patches to the base, and refuse them unless that gives the tree and the same patches again."""
+    remedy = (
+        f'Reword or split that commit with `git -C {line.show(line.tree)} rebase --interactive {tree.BASE}`, then run '
+        f'`make extract` again.'
+    )
+    git = clone(line.tree, folder, tree.BASE)
+    git.run('update-ref', tree.BASE, 'HEAD')
+    for patch in patches:
+        try:
+            apply_one(git, patch)
+        except PatchError as error:
+            raise ExtractError(
+                f'The commit written as `{patch.name}` cannot be applied again from there.', remedy, error.words
+            ) from None
+    for patch, again in zip(patches, write_patches(git, folder / '.git' / 'again'), strict=True):
+        before, after = (path.read_text('utf-8', 'replace').splitlines() for path in (patch, again))
+        if patch.read_bytes() != again.read_bytes():
+            raise ExtractError(
+                f'The commit written as `{patch.name}` does not come back the same when it is applied from there, because '
+                f'something in its message reads like a part of a mail.',
+                remedy,
+                '\n'.join(unified_diff(before, after, 'written', 'applied and written', lineterm='')),
+            )
+
+
+def _swap(line: Line, patches: list[Path], folder: Path) -> None:
+    """Put patches into the place of the line's patches, all at once."""
+    new, old = folder / 'new', folder / 'old'
+    shutil.copytree(
+        line.folder,
+        new,
+        copy_function=link,
+        ignore=lambda _, names: [name for name in names if name.endswith('.patch')],
+    )
+    for patch in patches:
+        before = line.folder / patch.name
+        same = before.exists() and before.read_bytes() == patch.read_bytes()
+        link(str(before if same else patch), str(new / patch.name))
+    line.folder.rename(old)
+    try:
+        new.rename(line.folder)
+    except OSError:
+        old.rename(line.folder)
+        raise
