@@ -61,6 +61,10 @@ class GitMissingError(ForkError):
     """There is no `git` to apply patches with."""
 
 
+class UnsupportedBuildError(ForkError):
+    """A source distribution or an editable installation, which the fork can't have."""
+
+
 class PatchError(ForkError):
     """A patch that doesn't apply.
 
@@ -129,7 +133,7 @@ def load_line(folder: Path) -> Line:
     except FileNotFoundError:
         raise LineError(
             f'There is no line `{folder.name}`: `{path}` does not exist. The fork is built inside a checkout of its '
-            f'repository, where `patches/` and `pydantic_ai_slim/` stand side by side: clone the repository and build '
+            f'repository, where `patches/` and `pydantic_ai_slim/` stand side by side. Clone the repository and build '
             f'`pydantic_ai_slim/{folder.name}` there.'
         ) from None
     except tomllib.TOMLDecodeError as error:
@@ -242,31 +246,30 @@ def find_base(line: Line) -> Distribution:
     Raises:
         BaseMismatchError: It is missing, of another version, or has other content.
     """
-    wanted = f'{DIST_NAME}=={line.base}'
     try:
         base = distribution(DIST_NAME)
     except PackageNotFoundError:
         raise BaseMismatchError(
             f'The fork of {line.base} is built from the installed base, but `{DIST_NAME}` is not installed in the build '
-            f'environment. Build without `--no-build-isolation`, or install `{wanted}` there first.'
+            f'environment. Build without `--no-build-isolation`, or install `{DIST_NAME}==={line.base}` there first.'
         ) from None
     if base.version != line.base:
         raise BaseMismatchError(
-            f'The fork of {line.base} is built from `{wanted}`, but the build environment holds {base.version}. Build '
-            f'without `--no-build-isolation`, or install `{DIST_NAME}==={line.base}` there first: with three equals signs, '
-            f'since `=={line.base}` accepts the fork itself too.'
+            f'The fork of {line.base} is built from the installed base, but the build environment holds `{DIST_NAME}` '
+            f'{base.version}. Build without `--no-build-isolation`, or install `{DIST_NAME}==={line.base}` there first: '
+            f'with three equals signs, since two accept the fork itself too.'
         )
     folder = Path(str(base.locate_file('')))
     digest = content_digest(folder)
     if digest != line.digest:
         raise BaseMismatchError(
-            f'The content of the installed `{wanted}` in `{folder}` is not what `{line.folder / "line.toml"}` is pinned '
-            f'to.\n'
-            f'expected: {line.digest}\n'
-            f'found:    {digest}\n'
-            f'Either the installed files were changed, or the package index serves another file under this version. '
-            f'Install it again with `pip install --force-reinstall --no-cache-dir --no-deps {wanted}` and build again; if '
-            f'the digests still differ, do not trust that package index.'
+            f'The content of the installed `{DIST_NAME}` {line.base} in `{folder}` is not what '
+            f'`{line.folder / "line.toml"}` is pinned to:\n'
+            f'expected {line.digest}\n'
+            f'found    {digest}\n'
+            f'Either the installed files were changed, or the package index serves another file under this version. Empty '
+            f'the cache of your installer, with `pip cache remove pydantic_ai_slim` or `uv cache clean {DIST_NAME}`, and '
+            f'build again; if the digests still differ, do not trust that package index.'
         )
     return base
 
@@ -346,10 +349,11 @@ def apply_patches(patches: Iterable[Path], tree: Path) -> None:
         done = subprocess.run(command, cwd=tree, env=_git_environment(tree), capture_output=True, check=False)
         if done.returncode:
             output = (done.stdout + done.stderr).decode(errors='replace').strip()
+            line = patch.parent.name
             raise PatchError(
-                f'The patch `{patch.name}` of the line `{patch.parent.name}` does not apply to the base with the patches '
-                f'before it. Restore `patches/{patch.parent.name}` with `git checkout -- patches/{patch.parent.name}`, or '
-                f'correct the series with `make apply` and `make extract`, and build again. git said:\n{output}',
+                f'The patch `{patch.name}` does not apply to {line} with the patches before it. If `patches/{line}` was '
+                f'edited by hand, restore it with `git checkout -- patches/{line}`; if the patch is to change, change its '
+                f'commit in the tree of `make apply` and run `make extract`. Then build again. git said:\n{output}',
                 patch,
                 output,
             )
@@ -372,6 +376,29 @@ def _git_environment(tree: Path) -> dict[str, str]:
         'XDG_CONFIG_HOME': str(tree.resolve()),
         'LC_ALL': 'C',
     }
+
+
+def check_build(target: str, version: str) -> None:
+    """Check that what is to be built is a wheel to install.
+
+    Args:
+        target: What hatchling builds: `wheel` or `sdist`.
+        version: The kind of wheel: `standard` or `editable`.
+
+    Raises:
+        UnsupportedBuildError: It is something else.
+    """
+    if target == 'sdist':
+        raise UnsupportedBuildError(
+            'The fork has no source distribution: it is made of the installed base and of the patches in a checkout of its '
+            'repository, and a source distribution would hold neither. Build a wheel in the checkout instead, with '
+            '`make build`, `uv build --wheel` or `python -m build --wheel`.'
+        )
+    if version != 'standard':
+        raise UnsupportedBuildError(
+            'The fork has no editable installation: its source is made anew from the base and the patches at every build. '
+            'Install it without `--editable`; to change it, edit the tree that `make apply` makes.'
+        )
 
 
 def line_of(root: Path) -> Line:
@@ -412,12 +439,7 @@ class LineBuildHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Make the files of the wheel in a temporary folder and tell hatchling to include them."""
         with _clear_message():
-            if self.target_name != 'wheel' or version != 'standard':
-                kind = 'source distribution' if self.target_name == 'sdist' else 'editable installation'
-                raise ForkError(
-                    f'The fork has no {kind}: its source is the base together with the patches of a checkout. Build a '
-                    f'wheel with `make build`, or install `{self.root}` without `--editable`.'
-                )
+            check_build(self.target_name, version)
             line = line_of(Path(self.root))
             base = find_base(line)
             # Lives until the builder lets go of the hook: the files are read only after this method.

@@ -1,0 +1,553 @@
+"""The build: what goes into the wheel, and what stops it.
+
+Wheels are built here as every installer builds them, by hatchling in a process of its own, but with the base on
+`PYTHONPATH` instead of in a build environment, which takes longer. `test_installation.py` has the real thing.
+"""
+
+from __future__ import annotations
+
+import email
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from datetime import date
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from pydantic_ai_slim import hatch_build
+from pydantic_ai_slim.hatch_build import Line, LineError, base_files, content_digest, load_line
+
+ROOT = Path(__file__).parents[2]
+LINES = [load_line(path.parent) for path in sorted(ROOT.glob('patches/*/line.toml'))]
+LINE = next(line for line in LINES if line.base == '1.26.0')
+
+SOURCE = '_utils.py'
+"""A file of the base that the tests patch."""
+
+
+@pytest.fixture(scope='session')
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The base of `LINE` as an installer lays it out, without what it depends on."""
+    folder = tmp_path_factory.mktemp('base')
+    install = [sys.executable, '-m', 'uv', 'pip', 'install', '--quiet', '--python', sys.executable]
+    subprocess.run([*install, '--no-deps', '--target', str(folder), f'pydantic-ai-slim==={LINE.base}'], check=True)
+    return folder
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What the build of `LINE` needs of this repository, without its patches."""
+    folder = tmp_path / 'checkout'
+    copy_checkout(folder)
+    for patch in folder.glob('patches/*/*.patch'):
+        patch.unlink()
+    return folder
+
+
+def copy_checkout(folder: Path) -> None:
+    for part in ('patches', 'pydantic_ai_slim'):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns('__pycache__'))
+
+
+def build(
+    checkout: Path, base: Path | None, out: Path, *, backend: str = 'build_wheel', **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Build with hatchling, the base being what `base` holds."""
+    return subprocess.run(
+        [sys.executable, '-c', f'import hatchling.build, sys; hatchling.build.{backend}(sys.argv[1])', str(out)],
+        cwd=checkout / 'pydantic_ai_slim' / LINE.base,
+        env=os.environ | {'PYTHONPATH': str(base or '')} | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def build_and_unpack(checkout: Path, base: Path, out: Path, **variables: str) -> Path:
+    """Build a wheel and return the folder that it unpacks to."""
+    out.mkdir()
+    done = build(checkout, base, out, **variables)
+    assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
+    (wheel,) = out.iterdir()
+    assert wheel.name == f'pydantic_ai_slim-{LINE.version}-py3-none-any.whl'
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(out / 'unpacked')
+    return out / 'unpacked'
+
+
+def write_patch(patches: Path, name: str, changes: Mapping[str, Callable[[str], str]], tree: Path, base: Path) -> Path:
+    """Write a patch as `git format-patch` does, that changes files of upstream's repository.
+
+    Args:
+        patches: The folder that gets it.
+        name: Its file name.
+        changes: What becomes of the text of each file, by its path in upstream's repository; new files start empty.
+        tree: A new or empty folder to work in.
+        base: The base, as an installer lays it out.
+    """
+
+    def git(*arguments: str) -> bytes:
+        identity = ['-c', 'user.name=A. Author', '-c', 'user.email=author@example.com', '-c', 'core.autocrlf=false']
+        return subprocess.run(['git', *identity, *arguments], cwd=tree, check=True, capture_output=True).stdout
+
+    tree.mkdir()
+    git('init', '--quiet')
+    hatch_build.copy_package(base, tree)
+    git('add', '.')
+    git('commit', '--quiet', '--message=base')
+    for path, change in changes.items():
+        file = tree / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        text = file.read_bytes().decode() if file.exists() else ''
+        file.write_bytes(change(text).encode())
+    git('add', '.')
+    git('commit', '--quiet', '--message=Change something\n\nThe reason.')
+    patch = patches / name
+    patch.write_bytes(git('format-patch', '--stdout', '--full-index', '--no-signature', '-1'))
+    return patch
+
+
+def append(text: str) -> Callable[[str], str]:
+    return lambda before: before + text
+
+
+# What goes into the wheel
+
+
+def test_wheel_without_patches_has_the_base_s_files(checkout: Path, base: Path, tmp_path: Path) -> None:
+    unpacked = build_and_unpack(checkout, base, tmp_path / 'out')
+    assert package_files(unpacked) == package_files(base)
+
+
+def test_wheel_has_what_patches_change_in_the_package_and_nothing_else_of_them(
+    checkout: Path, base: Path, tmp_path: Path
+) -> None:
+    patches = checkout / 'patches' / LINE.base
+    changes = {
+        f'pydantic_ai_slim/pydantic_ai/{SOURCE}': append('# one  \n'),
+        'pydantic_ai_slim/pydantic_ai/new/module.py': append('added = True\r\n'),
+        'tests/test_new.py': append('def test_new(): ...\n'),
+        'docs/new.md': append('# New\n'),
+    }
+    write_patch(patches, '0001-Change-something.patch', changes, tmp_path / 'tree', base)
+    # Only tests and docs, as the patch that adds a missing test would
+    only_tests = {'tests/test_other.py': append('def test_other(): ...\n')}
+    write_patch(patches, '0002-Test-something.patch', only_tests, tmp_path / 'other', base)
+
+    unpacked = build_and_unpack(checkout, base, tmp_path / 'out')
+
+    expected = package_files(base)
+    expected[f'pydantic_ai/{SOURCE}'] += b'# one  \n'
+    expected['pydantic_ai/new/module.py'] = b'added = True\r\n'
+    assert package_files(unpacked) == expected
+    assert sorted(path.name for path in unpacked.iterdir()) == [
+        'pydantic_ai',
+        f'pydantic_ai_slim-{LINE.version}.dist-info',
+    ]
+
+
+def test_patches_are_applied_in_order(checkout: Path, base: Path, tmp_path: Path) -> None:
+    patches = checkout / 'patches' / LINE.base
+    path = f'pydantic_ai_slim/pydantic_ai/{SOURCE}'
+    first = write_patch(patches, '0001-first.patch', {path: append('# first\n')}, tmp_path / 'tree', base)
+    patched = tmp_path / 'patched'
+    shutil.copytree(base, patched)
+    (patched / 'pydantic_ai' / SOURCE).write_bytes((tmp_path / 'tree' / path).read_bytes())
+    write_patch(patches, '0010-second.patch', {path: append('# second\n')}, tmp_path / 'tree2', patched)
+    assert [patch.name for patch in load_line(patches).patches] == [first.name, '0010-second.patch']
+
+    unpacked = build_and_unpack(checkout, base, tmp_path / 'out')
+
+    text = (base / 'pydantic_ai' / SOURCE).read_bytes() + b'# first\n# second\n'
+    assert (unpacked / 'pydantic_ai' / SOURCE).read_bytes() == text
+
+
+def test_build_twice_gives_the_same_bytes(checkout: Path, base: Path, tmp_path: Path) -> None:
+    for out in (tmp_path / 'first', tmp_path / 'second'):
+        build_and_unpack(checkout, base, out)
+    (first,), (second,) = (out.glob('*.whl') for out in (tmp_path / 'first', tmp_path / 'second'))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_build_leaves_the_checkout_as_it_was(checkout: Path, base: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in checkout.rglob('*') if path.is_file()}
+    build_and_unpack(checkout, base, tmp_path / 'out')
+    assert {path: path.read_bytes() for path in checkout.rglob('*') if path.is_file()} == before
+
+
+def test_build_leaves_no_temporary_files(checkout: Path, base: Path, tmp_path: Path) -> None:
+    temporary = tmp_path / 'tmp'
+    temporary.mkdir()
+    build_and_unpack(checkout, base, tmp_path / 'out', TMPDIR=str(temporary))
+    assert list(temporary.iterdir()) == []
+
+
+def test_build_inside_another_work_tree_and_under_a_user_s_configuration_gives_the_same(
+    checkout: Path, base: Path, tmp_path: Path
+) -> None:
+    changes = {f'pydantic_ai_slim/pydantic_ai/{SOURCE}': append('# trailing  \n')}
+    write_patch(checkout / 'patches' / LINE.base, '0001-Change.patch', changes, tmp_path / 'tree', base)
+    outer = tmp_path / 'outer'
+    outer.mkdir()
+    subprocess.run(['git', 'init', '--quiet', str(outer)], check=True)
+    home = tmp_path / 'home'
+    (home / 'git').mkdir(parents=True)
+    (home / 'git' / 'attributes').write_text('*.py text eol=crlf\n')
+    (home / '.gitconfig').write_text('[core]\nautocrlf = true\nsafecrlf = true\n[apply]\nwhitespace = error-all\n')
+
+    unpacked = build_and_unpack(
+        checkout,
+        base,
+        tmp_path / 'out',
+        TMPDIR=str(outer),
+        HOME=str(home),
+        XDG_CONFIG_HOME=str(home),
+        GIT_DIR=str(outer / '.git'),
+        GIT_WORK_TREE=str(outer),
+    )
+
+    expected = (base / 'pydantic_ai' / SOURCE).read_bytes() + b'# trailing  \n'
+    assert (unpacked / 'pydantic_ai' / SOURCE).read_bytes() == expected
+
+
+def test_metadata_is_the_base_s_own_but_for_version_caps_and_licence(
+    checkout: Path, base: Path, tmp_path: Path
+) -> None:
+    unpacked = build_and_unpack(checkout, base, tmp_path / 'out')
+    found = email.message_from_bytes(read_info(unpacked, 'METADATA'))
+    own = email.message_from_bytes(read_info(base, 'METADATA'))
+
+    assert [key for key in found if key == 'Dynamic'] == []
+    assert len(own.get_all('Requires-Dist', [])) == 48
+    assert len(own.get_all('Provides-Extra', [])) == 29
+    assert len(own.get_all('Classifier', [])) == 18
+    for field in sorted({*found.keys(), *own.keys()} - {'Version', 'License-File', 'Requires-Dist'}):
+        assert (field, found.get_all(field)) == (field, own.get_all(field))
+    assert found.get_payload() == own.get_payload()
+    assert found.get_all('Version') == ['1.26.0+lifecycle.1']
+    assert found.get_all('License-File') == ['LICENSE', 'LICENSE.lifecycle']
+    assert found.get_all('Requires-Dist') == [capped(text) for text in own.get_all('Requires-Dist', [])]
+    assert 'opentelemetry-api<1.44,>=1.28.0' in found.get_all('Requires-Dist', [])
+    assert "cohere<5.20.5,>=5.18.0; (platform_system != 'Emscripten') and extra == 'cohere'" in found.get_all(
+        'Requires-Dist', []
+    )
+
+
+def capped(text: str) -> str:
+    """Return a requirement of the base as the fork should have it."""
+    requirement = Requirement(text)
+    if requirement.name not in LINE.caps:
+        return text
+    bounds = requirement.specifier & SpecifierSet(LINE.caps[requirement.name])
+    return text.replace(str(requirement.specifier), str(bounds))
+
+
+def test_scripts_are_the_base_s_own(checkout: Path, base: Path, tmp_path: Path) -> None:
+    unpacked = build_and_unpack(checkout, base, tmp_path / 'out')
+    assert read_info(base, 'entry_points.txt') == b'[console_scripts]\npai = pydantic_ai._cli:cli_exit\n'
+    assert read_info(unpacked, 'entry_points.txt') == read_info(base, 'entry_points.txt')
+
+
+def test_wheel_has_upstream_s_licence_and_ours(checkout: Path, base: Path, tmp_path: Path) -> None:
+    unpacked = build_and_unpack(checkout, base, tmp_path / 'out')
+    assert read_info(unpacked, 'licenses/LICENSE') == read_info(base, 'licenses/LICENSE')
+    assert read_info(unpacked, 'licenses/LICENSE.lifecycle') == (ROOT / 'LICENSE').read_bytes()
+
+
+def package_files(folder: Path) -> dict[str, bytes]:
+    return {name: path.read_bytes() for name, path in base_files(folder).items() if name.startswith('pydantic_ai/')}
+
+
+def read_info(folder: Path, name: str) -> bytes:
+    (path,) = folder.glob(f'pydantic_ai_slim-*.dist-info/{name}')
+    return path.read_bytes()
+
+
+# What stops the build. Each message is asserted as a whole, and there must be no wheel
+
+
+def assert_refused(checkout: Path, base: Path | None, tmp_path: Path, message: str, **variables: str) -> None:
+    out = tmp_path / 'out'
+    out.mkdir()
+    done = build(checkout, base, out, **variables)
+    assert done.stderr == f'{message}\n'
+    assert done.stdout == ''
+    assert done.returncode == 1
+    assert list(out.iterdir()) == []
+
+
+def test_base_missing_is_refused(checkout: Path, tmp_path: Path) -> None:
+    message = (
+        'BaseMismatchError: The fork of 1.26.0 is built from the installed base, but `pydantic-ai-slim` is not installed in '
+        'the build environment. Build without `--no-build-isolation`, or install `pydantic-ai-slim===1.26.0` there first.'
+    )
+    assert_refused(checkout, None, tmp_path, message)
+
+
+def test_base_of_another_version_is_refused(checkout: Path, tmp_path: Path) -> None:
+    base = tmp_path / 'fake'
+    info = base / 'pydantic_ai_slim-1.26.0+lifecycle.1.dist-info'
+    info.mkdir(parents=True)
+    (info / 'METADATA').write_text('Metadata-Version: 2.4\nName: pydantic-ai-slim\nVersion: 1.26.0+lifecycle.1\n')
+    message = (
+        'BaseMismatchError: The fork of 1.26.0 is built from the installed base, but the build environment holds '
+        '`pydantic-ai-slim` 1.26.0+lifecycle.1. Build without `--no-build-isolation`, or install '
+        '`pydantic-ai-slim===1.26.0` there first: with three equals signs, since two accept the fork itself too.'
+    )
+    assert_refused(checkout, base, tmp_path, message)
+
+
+@pytest.mark.parametrize('change', ['changed', 'added', 'removed', 'metadata'])
+def test_base_of_other_content_is_refused(change: str, checkout: Path, base: Path, tmp_path: Path) -> None:
+    other = tmp_path / 'other'
+    shutil.copytree(base, other)
+    if change == 'changed':
+        add_text(other / 'pydantic_ai' / SOURCE)
+    elif change == 'added':
+        (other / 'pydantic_ai' / 'added.py').touch()
+    elif change == 'removed':
+        (other / 'pydantic_ai' / 'py.typed').unlink()
+    else:
+        add_text(next(other.glob('*.dist-info/METADATA')))
+    message = (
+        f'BaseMismatchError: The content of the installed `pydantic-ai-slim` 1.26.0 in `{other}` is not what '
+        f'`{checkout / "patches/1.26.0/line.toml"}` is pinned to:\n'
+        f'expected {LINE.digest}\n'
+        f'found    {content_digest(other)}\n'
+        f'Either the installed files were changed, or the package index serves another file under this version. Empty the '
+        f'cache of your installer, with `pip cache remove pydantic_ai_slim` or `uv cache clean pydantic-ai-slim`, and build '
+        f'again; if the digests still differ, do not trust that package index.'
+    )
+    assert_refused(checkout, other, tmp_path, message)
+
+
+def add_text(path: Path) -> None:
+    with path.open('a') as file:
+        file.write('# more\n')
+
+
+def test_patch_that_does_not_apply_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
+    patches = checkout / 'patches' / LINE.base
+    path = f'pydantic_ai_slim/pydantic_ai/{SOURCE}'
+    patch = write_patch(patches, '0001-Change-something.patch', {path: append('# one\n')}, tmp_path / 'tree', base)
+    patch.with_name('0002-Change-it-again.patch').write_bytes(patch.read_bytes())
+    lines = (base / 'pydantic_ai' / SOURCE).read_text().count('\n')
+    message = (
+        'PatchError: The patch `0002-Change-it-again.patch` does not apply to 1.26.0 with the patches before it. If '
+        '`patches/1.26.0` was edited by hand, restore it with `git checkout -- patches/1.26.0`; if the patch is to change, '
+        'change its commit in the tree of `make apply` and run `make extract`. Then build again. git said:\n'
+        f'error: patch failed: {path}:{lines - 2}\n'
+        f'error: {path}: patch does not apply'
+    )
+    assert_refused(checkout, base, tmp_path, message)
+
+
+def test_file_that_is_no_patch_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
+    (checkout / 'patches' / LINE.base / '0001-Empty.patch').touch()
+    out = tmp_path / 'out'
+    out.mkdir()
+    done = build(checkout, base, out)
+    # The rest of git's words differs between its versions.
+    assert done.stderr.startswith(
+        'PatchError: The patch `0001-Empty.patch` does not apply to 1.26.0 with the patches before it. If '
+        '`patches/1.26.0` was edited by hand, restore it with `git checkout -- patches/1.26.0`; if the patch is to change, '
+        'change its commit in the tree of `make apply` and run `make extract`. Then build again. git said:\nerror: '
+    )
+    assert done.returncode == 1
+    assert list(out.iterdir()) == []
+
+
+def test_git_missing_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
+    message = (
+        'GitMissingError: The fork is built by applying patches with `git`, but there is no `git` on the `PATH`. Install '
+        'git, for example with `apt install git` or `brew install git`, and build again.'
+    )
+    assert_refused(checkout, base, tmp_path, message, PATH=str(tmp_path))
+
+
+def test_line_missing_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
+    shutil.rmtree(checkout / 'patches')
+    message = (
+        f'LineError: There is no line `1.26.0`: `{checkout / "patches/1.26.0/line.toml"}` does not exist. The fork is built '
+        f'inside a checkout of its repository, where `patches/` and `pydantic_ai_slim/` stand side by side. Clone the '
+        f'repository and build `pydantic_ai_slim/1.26.0` there.'
+    )
+    assert_refused(checkout, base, tmp_path, message)
+
+
+def test_source_distribution_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
+    done = build(checkout, base, tmp_path / 'out', backend='build_sdist')
+    assert done.stderr == (
+        'UnsupportedBuildError: The fork has no source distribution: it is made of the installed base and of the patches in '
+        'a checkout of its repository, and a source distribution would hold neither. Build a wheel in the checkout instead, '
+        'with `make build`, `uv build --wheel` or `python -m build --wheel`.\n'
+    )
+    assert done.returncode == 1
+    assert list(tmp_path.rglob('*.tar.gz')) == []
+
+
+def test_editable_installation_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
+    done = build(checkout, base, tmp_path / 'out', backend='build_editable')
+    assert done.stderr == (
+        'UnsupportedBuildError: The fork has no editable installation: its source is made anew from the base and the patches '
+        'at every build. Install it without `--editable`; to change it, edit the tree that `make apply` makes.\n'
+    )
+    assert done.returncode == 1
+    assert list(tmp_path.rglob('*.whl')) == []
+
+
+def test_cap_of_what_the_base_does_not_require_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
+    path = checkout / 'patches' / LINE.base / 'line.toml'
+    path.write_text(path.read_text() + 'opentelemetry-sdk = "<1.44"\nnumpy = "<3"\n')
+    message = (
+        f'LineError: `{path}` caps `numpy`, `opentelemetry-sdk`, which `pydantic-ai-slim` 1.26.0 does not require. Correct '
+        f'the name or remove the cap, and build again.'
+    )
+    assert_refused(checkout, base, tmp_path, message)
+
+
+# `line.toml`
+
+
+def test_load_line_returns_what_the_file_says(tmp_path: Path) -> None:
+    folder = write_line(
+        tmp_path,
+        f"""
+        base = '9.9.9'
+        released = 2026-01-02
+        number = 3
+        digest = 'sha256:{'0' * 64}'
+        python = ['3.12']
+        [tests]
+        package = 'tests-of-it'
+        version = '9.9.8'
+        digest = 'sha256:{'1' * 64}'
+        [caps]
+        Some_Package = '<2'
+        """,
+    )
+    for name in ('0002-b.patch', '0001-a.patch', 'notes.txt'):
+        (folder / name).touch()
+    line = load_line(folder)
+    assert line == Line(
+        folder=folder,
+        base='9.9.9',
+        released=date(2026, 1, 2),
+        number=3,
+        digest='sha256:' + '0' * 64,
+        python=('3.12',),
+        tests=hatch_build.TestSource('tests-of-it', '9.9.8', 'sha256:' + '1' * 64),
+        caps={'some-package': '<2'},
+    )
+    assert line.version == '9.9.9+lifecycle.3'
+    assert [path.name for path in line.patches] == ['0001-a.patch', '0002-b.patch']
+
+
+def test_load_line_with_several_faults_names_them_all(tmp_path: Path) -> None:
+    folder = write_line(
+        tmp_path,
+        """
+        base = '9.9'
+        released = '2026-01-02'
+        number = 0
+        digest = 'md5:0'
+        python = []
+        colour = 'green'
+        [tests]
+        package = 'tests-of-it'
+        [caps]
+        httpx = '1'
+        """,
+    )
+    with pytest.raises(LineError) as caught:
+        load_line(folder)
+    assert str(caught.value) == (
+        f'`{folder / "line.toml"}` is not a valid line:\n'
+        "- `base` must be the name of the folder, '9.9.9', but is '9.9'.\n"
+        "- `released` must be a date such as `2025-12-03`, but is '2026-01-02'.\n"
+        '- `number` must be a whole number from 1, but is 0.\n'
+        "- `digest` must be `sha256:` and 64 hexadecimal digits, but is 'md5:0'.\n"
+        '- `python` must be a list such as `["3.12"]`, but is [].\n'
+        '- `tests` must be a table of `package`, `version` and `digest`, the last being `sha256:` and 64 hexadecimal '
+        "digits, but is {'package': 'tests-of-it'}.\n"
+        """- `caps` must be a table of version bounds by package, such as `httpx = "<1"`, but is {'httpx': '1'}.\n"""
+        '- `colour` is not a key of a line; the keys are `base`, `released`, `number`, `digest`, `python`, `tests`, `caps`.\n'
+        'Correct the file and build again.'
+    )
+
+
+def test_load_line_of_an_empty_file_names_every_key(tmp_path: Path) -> None:
+    with pytest.raises(LineError) as caught:
+        load_line(write_line(tmp_path, ''))
+    named = re.findall(r'- `(\w+)` must be .*, but is None\.', str(caught.value))
+    assert named == ['base', 'released', 'number', 'digest', 'python', 'tests', 'caps']
+
+
+def test_load_line_that_is_not_toml_is_refused(tmp_path: Path) -> None:
+    folder = write_line(tmp_path, 'base =')
+    with pytest.raises(LineError) as caught:
+        load_line(folder)
+    assert str(caught.value) == (
+        f'`{folder / "line.toml"}` is not valid TOML: Invalid value (at end of document). Correct the file and build again.'
+    )
+
+
+def write_line(folder: Path, text: str) -> Path:
+    (folder / '9.9.9').mkdir()
+    (folder / '9.9.9' / 'line.toml').write_text(text)
+    return folder / '9.9.9'
+
+
+# The lines of this repository
+
+
+@pytest.mark.parametrize('line', LINES, ids=lambda line: line.base)
+def test_each_line_has_a_build_folder_of_its_own(line: Line) -> None:
+    text = (ROOT / 'pydantic_ai_slim' / line.base / 'pyproject.toml').read_text()
+    assert f'"pydantic-ai-slim==={line.base}"' in text
+    assert f'"../../patches/{line.base}/*"' in text
+    assert (ROOT / 'pydantic_ai_slim' / line.base / 'LICENSE.lifecycle').read_bytes() == (ROOT / 'LICENSE').read_bytes()
+
+
+# The content digest
+
+
+def test_content_digest_is_the_same_for_a_wheel_and_for_what_pip_and_uv_install(base: Path, tmp_path: Path) -> None:
+    pip = [sys.executable, '-m', 'pip', '--disable-pip-version-check', '--quiet']
+    wanted = ['--no-deps', f'pydantic-ai-slim==={LINE.base}']
+    subprocess.run([*pip, 'download', '--dest', str(tmp_path), *wanted], check=True)
+    (wheel,) = tmp_path.glob('*.whl')
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / 'unpacked')
+    subprocess.run([*pip, 'install', '--no-deps', '--target', str(tmp_path / 'installed'), str(wheel)], check=True)
+    assert (tmp_path / 'installed/pydantic_ai/__pycache__').exists()
+
+    digests = {content_digest(folder) for folder in (tmp_path / 'unpacked', tmp_path / 'installed', base)}
+
+    assert digests == {LINE.digest}
+
+
+def test_content_digest_is_that_of_a_listing_of_sha256sum(tmp_path: Path) -> None:
+    files = {
+        'pydantic_ai/__init__.py': b'',
+        'pydantic_ai/a b/ä.txt': b'text',
+        'pydantic_ai_slim-1.dist-info/METADATA': b'Name: x\n',
+        'pydantic_ai_slim-1.dist-info/licenses/LICENSE': b'free',
+    }
+    others = ('pydantic_ai/__pycache__/a.pyc', 'pydantic_ai_slim-1.dist-info/RECORD', 'other/module.py')
+    for name, content in [*files.items(), *((name, b'ignored') for name in others)]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    assert list(base_files(tmp_path)) == list(files)
+
+    listing = subprocess.run(['sha256sum', *files], cwd=tmp_path, check=True, capture_output=True).stdout
+
+    digest = subprocess.run(['sha256sum'], input=listing, check=True, capture_output=True).stdout.split()[0]
+    assert content_digest(tmp_path) == f'sha256:{digest.decode()}'
