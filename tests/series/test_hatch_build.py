@@ -89,6 +89,7 @@ def write_patch(patches: Path, name: str, changes: Mapping[str, Callable[[str], 
         patches: The folder that gets it.
         name: Its file name.
         changes: What becomes of the text of each file, by its path in upstream's repository; new files start empty.
+            `tests/test_existing.py` is there too.
         tree: A new or empty folder to work in.
         base: The base, as an installer lays it out.
     """
@@ -100,6 +101,8 @@ def write_patch(patches: Path, name: str, changes: Mapping[str, Callable[[str], 
     tree.mkdir()
     git('init', '--quiet')
     hatch_build.copy_package(base, tree)
+    (tree / 'tests').mkdir()
+    (tree / 'tests' / 'test_existing.py').write_text('def test_existing(): ...\n')
     git('add', '.')
     git('commit', '--quiet', '--message=base')
     for path, change in changes.items():
@@ -133,7 +136,7 @@ def test_wheel_has_what_patches_change_in_the_package_and_nothing_else_of_them(
     changes = {
         f'pydantic_ai_slim/pydantic_ai/{SOURCE}': append('# one  \n'),
         'pydantic_ai_slim/pydantic_ai/new/module.py': append('added = True\r\n'),
-        'tests/test_new.py': append('def test_new(): ...\n'),
+        'tests/test_existing.py': append('def test_more(): ...\n'),
         'docs/new.md': append('# New\n'),
     }
     write_patch(patches, '0001-Change-something.patch', changes, tmp_path / 'tree', base)
