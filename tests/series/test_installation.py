@@ -1,0 +1,182 @@
+"""The fork installs with pip and uv as users pin it, and nothing that depends on the base replaces it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pydantic_ai_slim.hatch_build import load_line
+
+ROOT = Path(__file__).parents[2]
+LINE = load_line(ROOT / 'patches' / '1.26.0')
+FOLDER = f'pydantic_ai_slim/{LINE.base}'
+
+
+@pytest.fixture(scope='module')
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with what the build needs of this one, as it is now."""
+    folder = tmp_path_factory.mktemp('repository')
+    for part in ('patches', 'pydantic_ai_slim'):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns('__pycache__'))
+    commit(folder)
+    return folder
+
+
+@pytest.fixture(scope='module')
+def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp('wheel')
+    run('uv', 'build', '--quiet', '--wheel', '--out-dir', str(folder), str(repository / FOLDER))
+    (path,) = folder.glob('*.whl')
+    return path
+
+
+def commit(folder: Path) -> None:
+    identity = ['-c', 'user.name=A. Author', '-c', 'user.email=author@example.com', '-c', 'commit.gpgsign=false']
+    for command in (['init', '--quiet'], ['add', '.'], ['commit', '--quiet', '--message=state']):
+        subprocess.run(['git', *identity, *command], cwd=folder, check=True)
+
+
+def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run pip or uv and return what came of it; it must succeed."""
+    command = [sys.executable, '-m', module, *arguments]
+    # Compiling what a build needs takes longer than building.
+    variables = os.environ | {'PIP_NO_COMPILE': '1'}
+    done = subprocess.run(command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+class Environment:
+    """A new environment, into which `installer` installs."""
+
+    def __init__(self, folder: Path, installer: str) -> None:
+        self.folder = folder
+        self.installer = installer
+        self.python = folder / 'bin' / 'python'
+        run('uv', 'venv', '--quiet', '--no-project', '--python', sys.executable, str(folder))
+
+    def install(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        if self.installer == 'uv':
+            return run('uv', 'pip', 'install', '--python', str(self.python), *arguments)
+        return run('pip', '--python', str(self.python), 'install', '--disable-pip-version-check', *arguments)
+
+    def call(self, code: str) -> str:
+        """Run code in it, from its own folder, so that no source folder is on the path."""
+        done = subprocess.run(
+            [str(self.python), '-I', '-c', code], cwd=self.folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def version(self) -> str:
+        return self.call('import importlib.metadata; print(importlib.metadata.version("pydantic-ai-slim"))')
+
+
+def requirement(source: str, repository: Path, wheel: Path) -> str:
+    """Return the fork from a source, as a user pins it."""
+    return (
+        'pydantic-ai-slim @ '
+        + {
+            'folder': (repository / FOLDER).as_uri(),
+            'git': f'git+{repository.as_uri()}#subdirectory={FOLDER}',
+            'wheel': wheel.as_uri(),
+        }[source]
+    )
+
+
+@pytest.mark.parametrize('source', ['folder', 'git', 'wheel'])
+@pytest.mark.parametrize('installer', ['pip', 'uv'])
+def test_fork_installs_from(installer: str, source: str, repository: Path, wheel: Path, tmp_path: Path) -> None:
+    git = f'git+{repository.as_uri()}#subdirectory={FOLDER}'
+    environment = Environment(tmp_path / 'environment', installer)
+    environment.install('--no-deps', {'folder': str(repository / FOLDER), 'git': git, 'wheel': str(wheel)}[source])
+    assert environment.version() == LINE.version
+    found = Path(environment.call('import importlib.util; print(importlib.util.find_spec("pydantic_ai").origin)'))
+    assert found.is_relative_to(environment.folder)
+    assert (environment.folder / 'bin' / 'pai').exists()
+
+
+def test_fork_imports_with_the_newest_dependencies_and_stays_beside_what_depends_on_the_base(
+    wheel: Path, tmp_path: Path
+) -> None:
+    environment = Environment(tmp_path / 'environment', 'uv')
+    environment.install(str(wheel))
+    code = 'import pydantic_ai; from pydantic_ai.models.test import TestModel as M; print('
+    assert environment.call(f'{code}pydantic_ai.Agent(M()).run_sync("hi").output)') == 'success (no tool calls)'
+
+    # Nothing is downloaded but metadata: `pydantic-ai` needs more than a hundred packages.
+    planned = environment.install('--dry-run', f'pydantic-ai=={LINE.base}').stderr
+    assert f'+ pydantic-ai=={LINE.base}' in planned
+    assert 'pydantic-ai-slim' not in planned
+
+    # pip's own resolver, without that hundred
+    report = tmp_path / 'report.json'
+    environment.installer = 'pip'
+    environment.install('--no-deps', f'pydantic-ai=={LINE.base}')
+    environment.install('--dry-run', '--report', str(report), f'pydantic-ai-slim=={LINE.base}')
+    assert json.loads(report.read_text())['install'] == []
+    assert environment.version() == LINE.version
+
+
+def test_fork_pinned_in_a_project_resolves_together_with_what_depends_on_the_base(
+    repository: Path, tmp_path: Path
+) -> None:
+    (tmp_path / 'pyproject.toml').write_text(
+        '[project]\nname = "downstream"\nversion = "1"\nrequires-python = ">=3.10"\n'
+        f'dependencies = ["pydantic-ai=={LINE.base}", "pydantic-ai-slim"]\n'
+        '[tool.uv.sources]\n'
+        f'pydantic-ai-slim = {{ git = "{repository.as_uri()}", subdirectory = "{FOLDER}" }}\n'
+    )
+    run('uv', 'lock', '--quiet', '--project', str(tmp_path))
+    lock = (tmp_path / 'uv.lock').read_text()
+    assert lock.count('name = "pydantic-ai-slim"\nversion') == 1
+    assert f'name = "pydantic-ai-slim"\nversion = "{LINE.version}"\nsource = {{ git = "{repository.as_uri()}' in lock
+
+
+def test_installing_a_folder_again_with_uv_after_a_change_of_its_patches_installs_the_change(
+    repository: Path, tmp_path: Path
+) -> None:
+    checkout = tmp_path / 'checkout'
+    shutil.copytree(repository, checkout)
+    environment = Environment(tmp_path / 'environment', 'uv')
+    environment.install('--no-deps', str(checkout / FOLDER))
+    (checkout / 'patches' / LINE.base / '9999-Add-a-module.patch').write_text(
+        'Subject: [PATCH] Add a module\n\n'
+        'diff --git a/pydantic_ai_slim/pydantic_ai/added.py b/pydantic_ai_slim/pydantic_ai/added.py\n'
+        'new file mode 100644\n--- /dev/null\n+++ b/pydantic_ai_slim/pydantic_ai/added.py\n@@ -0,0 +1 @@\n+added = True\n'
+    )
+    environment.install('--no-deps', str(checkout / FOLDER))
+    assert list(environment.folder.rglob('pydantic_ai/added.py'))
+
+
+def test_build_that_fails_installs_nothing_and_shows_its_message(repository: Path, tmp_path: Path) -> None:
+    checkout = tmp_path / 'checkout'
+    shutil.copytree(repository, checkout)
+    (checkout / 'patches' / LINE.base / '9999-No-patch.patch').write_text('nothing\n')
+    environment = Environment(tmp_path / 'environment', 'uv')
+    with pytest.raises(AssertionError, match=r'PatchError: The patch `9999-No-patch.patch` does not apply to 1\.26\.0'):
+        environment.install('--no-deps', str(checkout / FOLDER))
+    assert not list(environment.folder.rglob('pydantic_ai*'))
+
+
+def test_fork_on_an_index_does_not_become_its_own_base(wheel: Path, repository: Path, tmp_path: Path) -> None:
+    out = tmp_path / 'out'
+    # `==1.26.0` would take the fork's wheel from there.
+    run(
+        'uv',
+        'build',
+        '--quiet',
+        '--wheel',
+        '--out-dir',
+        str(out),
+        '--find-links',
+        str(wheel.parent),
+        str(repository / FOLDER),
+    )
+    assert [path.name for path in out.glob('*.whl')] == [wheel.name]
