@@ -139,19 +139,21 @@ def test_fork_pinned_in_a_project_resolves_together_with_what_depends_on_the_bas
     assert f'name = "pydantic-ai-slim"\nversion = "{LINE.version}"\nsource = {{ git = "{repository.as_uri()}' in lock
 
 
-def test_installing_a_folder_again_with_uv_after_a_change_of_its_patches_installs_the_change(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_change_of_a_patch_is_not_hidden_by_the_cache_of_uv(repository: Path, tmp_path: Path) -> None:
     checkout = tmp_path / 'checkout'
     shutil.copytree(repository, checkout)
     environment = Environment(tmp_path / 'environment', 'uv')
-    environment.install('--no-deps', str(checkout / FOLDER))
+    # A folder on the command line is built each time; one that is required somewhere, when its `cache-keys` say so.
+    (tmp_path / 'requirements.txt').write_text(f'pydantic-ai-slim @ {(checkout / FOLDER).as_uri()}\n')
+    install = ['--no-deps', '--requirement', str(tmp_path / 'requirements.txt')]
+    environment.install(*install)
+    assert 'Building' not in environment.install(*install).stderr
     (checkout / 'patches' / LINE.base / '9999-Add-a-module.patch').write_text(
         'Subject: [PATCH] Add a module\n\n'
         'diff --git a/pydantic_ai_slim/pydantic_ai/added.py b/pydantic_ai_slim/pydantic_ai/added.py\n'
         'new file mode 100644\n--- /dev/null\n+++ b/pydantic_ai_slim/pydantic_ai/added.py\n@@ -0,0 +1 @@\n+added = True\n'
     )
-    environment.install('--no-deps', str(checkout / FOLDER))
+    environment.install(*install)
     assert list(environment.folder.rglob('pydantic_ai/added.py'))
 
 
