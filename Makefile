@@ -8,18 +8,23 @@ PYTHON ?=
 TOOL := build/tool/bin/python
 READY := build/tool/.ready
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z].*:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z].*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo 'LINE=1.26.0 names the line (default: the newest), PYTHON="3.12 3.13" the versions to test on (default: all that are found).'
 
 .PHONY: fork
-fork: apply build demo ## from a bare checkout: the tree, the wheel, and a demonstration of it
+fork: apply build environments demo ## from a bare checkout: the tree, the wheel, and a demonstration of it
 
 .PHONY: demo
 demo: $(READY) ## run the same script on the base and on the fork, side by side; ARGS="--model openai:…" for a real model
-	@$(TOOL) -m demo $(ARGS)
+	@$(TOOL) -m demo $(LINE) $(ARGS)
+
+.PHONY: environments
+environments: $(READY) ## make build/envs/base-LINE and build/envs/fork-LINE, which hold the base and the built fork
+	@$(TOOL) -m series.environments $(LINE)
 
 .PHONY: apply
 apply: $(READY) ## make the tree build/LINE: the base, then one commit per patch
@@ -38,7 +43,7 @@ build: $(READY) ## build the wheel into dist/
 	@$(TOOL) -m series build $(LINE)
 
 .PHONY: test
-test: $(READY) ## test the tool, and the built fork on every Python that is found
+test: build ## test the tool, and the built fork on every Python that is found
 	@$(TOOL) -m tests $(addprefix --line=,$(LINE)) $(addprefix --python=,$(PYTHON)) $(ARGS)
 
 .PHONY: lint
@@ -59,7 +64,7 @@ lock: $(READY) ## lock the newest releases of what the tool needs
 
 .PHONY: clean
 clean: ## delete all that was made but the trees, which may hold your work
-	@rm -rf build/tool build/cache build/environments dist
+	@rm -rf build/tool build/cache build/envs dist
 
 # The last step makes the file, so an installation that was interrupted is begun again.
 $(READY): requirements/tool.txt

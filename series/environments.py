@@ -9,14 +9,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic_ai_slim.hatch_build import DIST_NAME
+from pydantic_ai_slim.hatch_build import DIST_NAME, ForkError
 from series.errors import SeriesError
 from series.git import words
-from series.line import Line
+from series.line import Line, find_line
 
 
 class EnvironmentFailedError(SeriesError):
     """An environment that uv could not make."""
+
+
+class NoWheelError(SeriesError):
+    """A fork that isn't built."""
 
 
 def find_python(version: str) -> Path | None:
@@ -36,22 +40,41 @@ def find_python(version: str) -> Path | None:
     return None if done.returncode else Path(done.stdout.decode().strip())
 
 
-def find_pythons(line: Line, wanted: Sequence[str] = ()) -> dict[str, Path | None]:
-    """Find interpreters of several versions.
-
-    Args:
-        line: The line, which says what versions it supports.
-        wanted: Versions to look for instead.
-
-    Returns:
-        For each version its interpreter, or `None` when there is none.
-    """
-    return {version: find_python(version) for version in wanted or line.python}
-
-
 def base_requirements(line: Line) -> list[str]:
     """Return what an environment with the unmodified base needs: the base, and the line's caps, without which it doesn't import."""
     return [f'{DIST_NAME}==={line.base}', *(name + cap for name, cap in line.caps.items())]
+
+
+def built_wheel(line: Line) -> Path:
+    """Return the fork's wheel in `dist/`.
+
+    Raises:
+        NoWheelError: It isn't there.
+    """
+    wheel = line.root / 'dist' / f'{DIST_NAME.replace("-", "_")}-{line.version}-py3-none-any.whl'
+    if not wheel.exists():
+        raise NoWheelError(
+            f'The fork {line.version} is not built: `{line.show(wheel)}` does not exist.',
+            'Build it with `make build`, then run the same command again.',
+        )
+    return wheel
+
+
+def make_environments(line: Line) -> list[Path]:
+    """Make an environment with the base and one with the fork, with the interpreter that runs this.
+
+    Returns:
+        Their folders, `build/envs/base-LINE` and `build/envs/fork-LINE`.
+
+    Raises:
+        NoWheelError: The fork isn't built.
+        EnvironmentFailedError: uv could not make one of them.
+    """
+    requirements = {'base': base_requirements(line), 'fork': [built_wheel(line)]}
+    folders = {side: line.root / 'build' / 'envs' / f'{side}-{line.name}' for side in requirements}
+    for side, folder in folders.items():
+        make_environment(folder, Path(sys.executable), requirements[side])
+    return list(folders.values())
 
 
 def make_environment(folder: Path, python: Path, requirements: Sequence[str | Path]) -> Path:
@@ -98,3 +121,21 @@ def _uv(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     environment = os.environ | {'PATH': os.pathsep.join(path), 'UV_PYTHON_DOWNLOADS': 'never'}
     environment.pop('VIRTUAL_ENV', None)
     return subprocess.run([uv, *arguments], stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the environments of the line that the arguments name, or of the newest, and return the exit code."""
+    name = next(iter(sys.argv[1:] if arguments is None else arguments), None)
+    try:
+        line = find_line(Path.cwd(), name)
+        print(f'Making environments with the base and with the fork of {line.name}', flush=True)
+        folders = make_environments(line)
+    except (SeriesError, ForkError) as error:
+        print(f'error: {error}', file=sys.stderr)
+        return 1
+    print(' and '.join(f'`{line.show(folder)}`' for folder in folders) + ' are ready.')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

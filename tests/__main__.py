@@ -1,0 +1,72 @@
+"""Run all tests: those of the tool where it runs, and those of the fork in environments that hold nothing but the built wheel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic_ai_slim.hatch_build import ForkError
+from series.environments import built_wheel, find_python, make_environment
+from series.errors import SeriesError
+from series.line import Line, find_line
+
+ROOT = Path(__file__).parents[1]
+PASSED, FAILED, SKIPPED = 'passed', 'failed', 'skipped, since this machine does not have it'
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the arguments name, and return 0 if all of it passed."""
+    parser = ArgumentParser(
+        prog='python -m tests', description='Run the tests. What is not listed below is passed to pytest.'
+    )
+    parser.add_argument('--line', help='an upstream release; the newest line if left out')
+    parser.add_argument(
+        '--python', action='append', metavar='VERSION', help='test the fork on this one only; repeatable'
+    )
+    parser.add_argument('--fork', action='store_true', help='test the fork only, not the tool')
+    options, rest = parser.parse_known_args(arguments)
+    try:
+        line = find_line(ROOT, options.line)
+        tool = {} if options.fork else {'the tool': _test_tool(rest)}
+        fork = {
+            f'the fork on Python {version}': _test_fork(line, version, rest)
+            for version in options.python or line.python
+        }
+    except (SeriesError, ForkError) as error:
+        print(f'error: {error}', file=sys.stderr)
+        return 1
+
+    print(f'\n{line.version}')
+    for what, result in (tool | fork).items():
+        print(f'- {what}: {result}')
+    # A version that was asked for must be there, and otherwise at least one.
+    missing = options.python and SKIPPED in fork.values() or PASSED not in fork.values()
+    return int(bool(missing) or FAILED in (tool | fork).values())
+
+
+def _test_tool(rest: Sequence[str]) -> str:
+    return _run([sys.executable, '-m', 'pytest', 'tests/series', 'tests/demo', *rest], 'The tool and the demonstration')
+
+
+def _test_fork(line: Line, version: str, rest: Sequence[str]) -> str:
+    python = find_python(version)
+    if python is None:
+        return SKIPPED
+    requirements = [built_wheel(line), '--requirement', ROOT / 'requirements' / 'test.in']
+    inside = make_environment(ROOT / 'build' / 'envs' / f'test-{line.base}-{version}', python, requirements)
+    # `-I` keeps this folder and the user's packages off the path.
+    return _run(
+        [str(inside), '-I', '-m', 'pytest', 'tests/fork', *rest], f'The fork {line.version} on Python {version}'
+    )
+
+
+def _run(command: list[str], title: str) -> str:
+    print(f'\n{title}', flush=True)
+    return FAILED if subprocess.run(command, cwd=ROOT, check=False).returncode else PASSED
+
+
+if __name__ == '__main__':
+    sys.exit(main())
