@@ -8,19 +8,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from pydantic_ai_slim.hatch_build import ForkError
 from series.apply import apply
 from series.base import Report
+from series.build import build
 from series.errors import SeriesError
 from series.extract import extract
 from series.line import Line, find_line
+from series.verify import verify
 
 _EXIT_CODES = """\
 exit codes:
-  0  done
-  1  refused or failed; the message says why and what to do next
-  2  the command line is wrong
+  0    done
+  1    refused or failed; the message says why and what to do next
+  2    the command line is wrong
+  130  interrupted
 """
 
 
@@ -45,11 +49,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     try:
         line = find_line(Path.cwd(), options.line)
-        with errors.status('') as status:
-            done = options.verb(line, status.update)
+        with Progress(*_COLUMNS, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+            task = progress.add_task('', total=None)
+
+            def report(step: str, done: int = 0, of: int | None = None) -> None:
+                progress.update(task, description=step, completed=done, total=of)
+
+            done = options.verb(line, report)
     except (SeriesError, ForkError) as error:
         errors.print(f'error: {error}')
         return 1
+    except KeyboardInterrupt:
+        errors.print('error: Interrupted. Run the same command again.')
+        return 130
     print(done)
     return 0
 
@@ -66,9 +78,23 @@ def _extract(line: Line, report: Report) -> str:
     return f'`{line.show(line.folder)}` holds the commits of `{line.show(line.tree)}`:\n' + '\n'.join(changes)
 
 
+def _verify(line: Line, report: Report) -> str:
+    found = verify(line, report)
+    listed = [f'`{line.show(verified.patch)}`: {verified.tests} tests and examples pass' for verified in found]
+    return '\n'.join([*listed, f'The {len(found)} patches on {line.name} are in order.'])
+
+
+def _build(line: Line, report: Report) -> str:
+    return f'Built `{line.show(build(line, report))}`.'
+
+
+_COLUMNS = (SpinnerColumn(), TextColumn('{task.description}', markup=False), BarColumn(), TimeElapsedColumn())
+
 _VERBS: dict[Callable[[Line, Report], str], str] = {
     _apply: 'make the tree `build/LINE`: the base, then one commit per patch',
     _extract: "write the tree's commits back to `patches/LINE`",
+    _verify: 'check the messages, and import and test the package after every single patch',
+    _build: 'build the wheel into `dist/`',
 }
 
 

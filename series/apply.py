@@ -68,16 +68,17 @@ def apply_one(git: Git, patch: Path) -> None:
     done = git.attempt(*_AM, '--no-3way', str(patch.resolve()))
     if done.returncode:
         git.attempt('am', '--abort')
-        said = words(done)
+        # The rest of what `git am` says is what to do next, which is another thing here.
+        said = '\n'.join(line for line in words(done).splitlines() if line.startswith(('error:', 'fatal:')))
         files = re.findall(r'^error: (?:patch failed: )?(.+?):(?:\d+$| )', said, re.MULTILINE)
-        raise PatchError('', '', said, patch=patch, files=sorted(set(files)))
+        raise PatchError('', '', said or words(done), patch=patch, files=sorted(set(files)))
 
 
 def _apply_all(git: Git, line: Line, report: Report) -> PatchError | None:
     """Commit the patches in order; at one that doesn't apply, stop so that it can be resolved, and return the error."""
     patches = line.patches
     for number, patch in enumerate(patches, 1):
-        report(f'Applying {number} of {len(patches)}: `{patch.name}`')
+        report(f'Applying `{patch.name}`', number - 1, len(patches))
         try:
             apply_one(git, patch)
         except PatchError as error:
@@ -89,19 +90,23 @@ def _apply_all(git: Git, line: Line, report: Report) -> PatchError | None:
 
 
 def _stop(git: Git, line: Line, error: PatchError, rest: list[Path]) -> PatchError:
-    """Start an `am` of the patches from the failing one on, with git's conflict marks where git finds what they were made on."""
+    """Start an `am` of the patches from the failing one on, with conflict marks where git finds what they were made on."""
     done = git.attempt(*_AM, '--3way', *(str(patch.resolve()) for patch in rest))
     folder = line.show(line.tree)
     fit = f': it does not fit {", ".join(f"`{file}`" for file in error.files)}' if error.files else ''
     problem = f'The patch `{line.show(error.patch)}` does not apply to the base with the patches before it{fit}.'
-    if done.returncode:
+    go_on = f'`git -C {folder} add` them, and run `git -C {folder} am --continue` and then `make extract`'
+    give_up = f'To give up, delete `{folder}`.'
+    if not done.returncode:
         remedy = (
-            f'It waits in `{folder}`. Correct the files there, `git add` them, and run `git am --continue` there and then '
-            f'`make extract`; or give up with `git am --abort` there.'
+            f'Git could merge it and the patches after it, and the tree `{folder}` holds the result. Read its commits, '
+            f'then write them to `{line.show(line.folder)}` with `make extract`. {give_up}'
         )
+    elif git.run('ls-files', '--unmerged'):
+        remedy = f'It waits in `{folder}`, with conflict marks. Edit the marked files, {go_on}. {give_up}'
     else:
         remedy = (
-            f'Git could merge it and the patches after it, so the tree `{folder}` is complete. Read its commits, then '
-            f'write them to `{line.show(line.folder)}` with `make extract`.'
+            f'It waits in `{folder}`. Put what fits into the files and the rest beside them with `git -C {folder} am '
+            f'--show-current-patch=diff | git -C {folder} apply --reject`; edit the files, {go_on}. {give_up}'
         )
     return PatchError(problem, remedy, error.words, patch=error.patch, files=error.files)

@@ -9,16 +9,28 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
-from pydantic_ai_slim.hatch_build import content_digest
+from pydantic_ai_slim.hatch_build import DIST_NAME, content_digest
 from series.errors import DownloadError
 from series.git import IDENTITY, Git, words
 from series.line import Line
 
-Report = Callable[[str], None]
-"""Is told each step, for the user to see."""
+
+class Report(Protocol):
+    """What is told of each step, for the user to see."""
+
+    def __call__(self, step: str, done: int = 0, of: int | None = None) -> None:
+        """Say that a step begins.
+
+        Args:
+            step: What is being done.
+            done: How many of its parts are behind it.
+            of: How many parts there are, where that is known.
+        """
+
 
 BRANCH = 'series'
 """The branch that a tree is on."""
@@ -36,60 +48,55 @@ def base_repository(line: Line, report: Report) -> Path:
         DownloadError: A release can't be got, or isn't the pinned one.
     """
     key = hashlib.sha256(f'{line.base_message}{line.released}{sorted(_FROM_TESTS)}'.encode()).hexdigest()[:16]
-    repository = line.cache / f'base-{line.base}-{key}.git'
-    if repository.exists():
-        return repository
-    line.cache.mkdir(parents=True, exist_ok=True)
-    report(f'Getting `pydantic-ai-slim` {line.base}')
-    wheel = _wheel(line)
-    report(f'Getting the tests of `{line.tests.package}` {line.tests.version}')
-    archive = _archive(line)
-    report('Making the base commit')
-    with tempfile.TemporaryDirectory(dir=line.cache, prefix='.base-') as folder:
-        made = Path(folder) / 'base.git'
-        _commit(made, line, [*_wheel_files(wheel), *_archive_files(archive)])
-        made.rename(repository)
+    repository = line.cache / f'base-{line.name}-{key}.git'
+    if not repository.exists():
+        line.cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=line.cache, prefix='.base-') as folder:
+            report(f'Getting `{DIST_NAME}` {line.base}')
+            wheel = _wheel(line, Path(folder))
+            report(f'Getting the tests of `{line.tests.package}` {line.tests.version}')
+            archive = _archive(line, Path(folder))
+            report('Making the base commit')
+            made = Path(folder) / 'base.git'
+            _commit(made, line, [*_wheel_files(wheel), *_archive_files(archive)])
+            made.rename(repository)
     return repository
 
 
-def _wheel(line: Line) -> Path:
-    """Return the base's wheel, downloaded unless it is in the cache."""
-    kept = line.cache / f'pydantic-ai-slim-{line.base}-{line.digest.removeprefix("sha256:")[:16]}.whl'
-    if not kept.exists():
-        with tempfile.TemporaryDirectory(dir=line.cache, prefix='.wheel-') as folder:
-            wheel = _download(Path(folder), f'pydantic-ai-slim=={line.base}', '--only-binary', ':all:')
-            with zipfile.ZipFile(wheel) as content:
-                content.extractall(unpacked := Path(folder) / 'unpacked')
-            found = content_digest(unpacked)
-            if found != line.digest:
-                raise DownloadError(
-                    f'The content of `pydantic-ai-slim` {line.base} is not the pinned one: its digest is\n'
-                    f'`{found}`, and `{line.show(line.folder)}/line.toml` says\n`{line.digest}`.',
-                    'Find out who changed it before you trust it; to pin this one, write its digest into `line.toml`.',
-                )
-            wheel.rename(kept)
-    return kept
+def _wheel(line: Line, folder: Path) -> Path:
+    """Download the base's wheel and check its content."""
+    wheel = _download(folder / 'base', f'{DIST_NAME}==={line.base}', '--only-binary', ':all:')
+    with zipfile.ZipFile(wheel) as content:
+        content.extractall(folder / 'unpacked')
+    found = content_digest(folder / 'unpacked')
+    if found != line.digest:
+        raise DownloadError(
+            f'The content of `{DIST_NAME}` {line.base} is not what `{line.show(line.folder)}/line.toml` is pinned to:\n'
+            f'expected {line.digest}\n'
+            f'found    {found}',
+            'Find out who changed it before you trust it. To pin this one, write its digest into `line.toml`.',
+        )
+    return wheel
 
 
-def _archive(line: Line) -> Path:
-    """Return the source archive with the tests, downloaded unless it is in the cache."""
-    tests = line.tests
-    kept = line.cache / f'{tests.package}-{tests.version}-{tests.digest.removeprefix("sha256:")[:16]}.tar.gz'
-    if not kept.exists():
-        with tempfile.TemporaryDirectory(dir=line.cache, prefix='.tests-') as folder:
-            # pip compares the digest before it runs anything of the archive, which it must do to read its metadata.
-            pinned = f'{tests.package}=={tests.version} --hash={tests.digest}'
-            # Without build isolation pip takes the archive's build backend from the tool's own environment, where it is locked.
-            archive = _download(Path(folder), pinned, '--no-binary', ':all:', '--no-build-isolation')
-            archive.rename(kept)
-    return kept
+def _archive(line: Line, folder: Path) -> Path:
+    """Download the source archive with the tests.
+
+    pip compares the digest before it runs the archive's build backend, which it does to read the metadata. Without build
+    isolation it takes that backend from the tool's own environment, where it is locked.
+    """
+    pinned = f'{line.tests.package}==={line.tests.version} --hash={line.tests.digest}'
+    return _download(folder / 'tests', pinned, '--no-binary', ':all:', '--no-build-isolation')
 
 
 def _download(folder: Path, requirement: str, *options: str) -> Path:
-    """Download one release with pip, so that the user's configuration of it holds, and return its file."""
+    """Download one release with pip, so that the user's configuration of it holds, and return its file.
+
+    The requirement has three equals signs, since `==1.26.0` also accepts `1.26.0+lifecycle.1`, the fork.
+    """
+    (target := folder / 'download').mkdir(parents=True)
     requirements = folder / 'requirements.txt'
     requirements.write_text(requirement, 'utf-8')
-    (target := folder / 'download').mkdir()
     command = [sys.executable, '-m', 'pip', 'download', '--quiet', '--no-deps', '--disable-pip-version-check']
     command += ['--progress-bar', 'off', *options, '--dest', str(target), '--requirement', str(requirements)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)

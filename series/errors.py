@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent
 
@@ -88,3 +89,41 @@ class PatchError(SeriesError):
 
 class ExtractError(SeriesError):
     """A tree that can't be written as a series."""
+
+
+class NoEnvironmentError(SeriesError):
+    """An environment for upstream's tests that can't be made."""
+
+
+class BuildError(SeriesError):
+    """A wheel that wasn't built."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that `verify` found wrong with a patch."""
+
+    problem: str
+    words: str = ''
+    """What a program said about it."""
+
+    def __str__(self) -> str:
+        return f'- {self.problem}\n{indent(self.words.strip(), "    ")}'.rstrip()
+
+
+class VerifyError(SeriesError):
+    """A series with faults.
+
+    Args:
+        line: The line's name.
+        faults: The faults of each patch that has some.
+        remedy: The next command.
+    """
+
+    def __init__(self, line: str, faults: Mapping[str, Sequence[Fault]], remedy: str) -> None:
+        number = sum(map(len, faults.values()))
+        listed = '\n\n'.join(f'`{patch}`:\n' + '\n'.join(map(str, found)) for patch, found in faults.items())
+        super().__init__(
+            f'The series on {line} has {number} {"fault" if number == 1 else "faults"}.\n\n{listed}\n', remedy
+        )
+        self.faults = faults
