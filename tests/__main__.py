@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for what, result in (tool | fork).items():
         print(f'- {what}: {result}')
     # A version that was asked for must be there, and otherwise at least one.
-    missing = options.python and SKIPPED in fork.values() or PASSED not in fork.values()
+    missing = (options.python and SKIPPED in fork.values()) or PASSED not in fork.values()
     return int(bool(missing) or FAILED in (tool | fork).values())
 
 
