@@ -30,14 +30,16 @@ _AM = (
 def apply(line: Line, report: Report) -> str:
     """Make the tree of a line and return the id of its last commit; the same input gives the same id.
 
-    The tree is made in a temporary folder. Then it takes the place of the one before, which must hold no work.
+    The commits are made in a temporary folder. Then it becomes the tree, or a tree that is there already moves on to
+    them. What that one has besides, such as ignored files and other branches, stays.
 
     Raises:
-        UnfinishedError: The tree there is in the middle of an `am`, a rebase or the like.
-        DirtyTreeError: The tree there has changes that no commit holds.
-        LostWorkError: The tree there has commits that `patches/` does not hold.
+        NoTreeError: In the place of the tree is something else.
+        UnfinishedError: The tree is in the middle of an `am`, a rebase or the like.
+        DirtyTreeError: The tree has changes that no commit holds.
+        LostWorkError: The tree has commits that `patches/` does not hold.
         DownloadError: The base can't be got, or isn't the pinned one.
-        PatchError: A patch doesn't apply. The tree is then the one that it waits in to be resolved.
+        PatchError: A patch doesn't apply; it waits in the tree to be resolved.
     """
     if line.tree.exists():
         tree.refuse_missing(line)
@@ -49,14 +51,18 @@ def apply(line: Line, report: Report) -> str:
     with tempfile.TemporaryDirectory(dir=line.tree.parent, prefix='.apply-') as folder:
         git = clone(base, Path(folder) / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
-        git.run('config', tree.PATCHES, line.patches_digest())
-        failure = _apply_all(git, line, report)
+        error = _apply_all(git, line.patches, report)
+        git.run('update-ref', tree.APPLIED, 'HEAD')
         if line.tree.exists():
-            line.tree.rename(Path(folder) / 'before')
-        git.folder.rename(line.tree)
-    if failure:
-        raise failure
-    return Git(line.tree).run('rev-parse', 'HEAD')
+            _move_on(Git(line.tree), git)
+        else:
+            git.folder.rename(line.tree)
+    git = Git(line.tree)
+    git.run('config', tree.PATCHES, line.patches_digest())
+    git.run('config', tree.STOPPED, error.patch.name if error else '')
+    if error:
+        raise _stop(git, line, error)
+    return git.run('rev-parse', 'HEAD')
 
 
 def apply_one(git: Git, patch: Path) -> None:
@@ -74,23 +80,27 @@ def apply_one(git: Git, patch: Path) -> None:
         raise PatchError('', '', said or words(done), patch=patch, files=sorted(set(files)))
 
 
-def _apply_all(git: Git, line: Line, report: Report) -> PatchError | None:
-    """Commit the patches in order; at one that doesn't apply, stop so that it can be resolved, and return the error."""
-    patches = line.patches
-    for number, patch in enumerate(patches, 1):
-        report(f'Applying `{patch.name}`', number - 1, len(patches))
+def _apply_all(git: Git, patches: list[Path], report: Report) -> PatchError | None:
+    """Commit patches in order, up to the first that doesn't apply, and return the error of that one."""
+    for number, patch in enumerate(patches):
+        report(f'Applying `{patch.name}`', number, len(patches))
         try:
             apply_one(git, patch)
         except PatchError as error:
-            git.run('update-ref', tree.APPLIED, 'HEAD')
-            git.run('config', tree.STOPPED, patch.name)
-            return _stop(git, line, error, patches[number - 1 :])
-    git.run('update-ref', tree.APPLIED, 'HEAD')
+            return error
     return None
 
 
-def _stop(git: Git, line: Line, error: PatchError, rest: list[Path]) -> PatchError:
-    """Start an `am` of the patches from the failing one on, with conflict marks where git finds what they were made on."""
+def _move_on(git: Git, made: Git) -> None:
+    """Put a tree, which must be clean, onto the commits of another."""
+    refs = [f'+{ref}:{ref}' for ref in (tree.BASE, tree.APPLIED)]
+    git.run('fetch', '--quiet', '--no-tags', '--no-write-fetch-head', str(made.folder), *refs)
+    git.run('checkout', '--quiet', '-B', tree.BRANCH, tree.APPLIED)
+
+
+def _stop(git: Git, line: Line, error: PatchError) -> PatchError:
+    """Begin an `am` of the patches from the failing one on, with conflict marks where git finds what they were made on."""
+    rest = line.patches[line.patches.index(error.patch) :]
     done = git.attempt(*_AM, '--3way', *(str(patch.resolve()) for patch in rest))
     folder = line.show(line.tree)
     fit = f': it does not fit {", ".join(f"`{file}`" for file in error.files)}' if error.files else ''

@@ -17,6 +17,7 @@ from pydantic_ai_slim.hatch_build import DIST_NAME, content_digest
 from series.errors import DownloadError
 from series.git import IDENTITY, Git, words
 from series.line import Line
+from series.tree import BRANCH
 
 
 class Report(Protocol):
@@ -31,9 +32,6 @@ class Report(Protocol):
             of: How many parts there are, where that is known.
         """
 
-
-BRANCH = 'series'
-"""The branch that a tree is on."""
 
 _FROM_TESTS = {'.gitignore', 'LICENSE', 'pyproject.toml', 'tests'}
 """What of the source archive goes into the base: the tests, and upstream's settings for running and checking them."""

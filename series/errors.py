@@ -91,10 +91,6 @@ class ExtractError(SeriesError):
     """A tree that can't be written as a series."""
 
 
-class NoEnvironmentError(SeriesError):
-    """An environment for upstream's tests that can't be made."""
-
-
 class BuildError(SeriesError):
     """A wheel that wasn't built."""
 

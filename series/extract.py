@@ -73,7 +73,7 @@ def extract(line: Line, report: Report) -> list[str]:
             _swap(line, patches, Path(folder))
     git.run('update-ref', tree.APPLIED, 'HEAD')
     git.run('config', tree.PATCHES, line.patches_digest())
-    git.attempt('config', '--unset', tree.STOPPED)
+    git.run('config', tree.STOPPED, '')
     return changes
 
 

@@ -6,6 +6,9 @@ from series.errors import DirtyTreeError, LostWorkError, NoTreeError, Unfinished
 from series.git import Git
 from series.line import Line
 
+BRANCH = 'series'
+"""The branch that a tree is on."""
+
 BASE = 'refs/series/base'
 """The tree's base commit, as it was made."""
 
@@ -16,7 +19,7 @@ PATCHES = 'series.patches'
 """The setting of the tree with the digest of the patches that it stands for."""
 
 STOPPED = 'series.stopped'
-"""The setting of the tree that names the patch at which `apply` stopped, if it did."""
+"""The setting of the tree with the name of the patch at which `apply` stopped, or nothing."""
 
 _OPERATIONS = {
     'rebase-merge': 'rebase',
@@ -79,17 +82,19 @@ def refuse_dirty(line: Line) -> None:
 
 
 def refuse_lost(line: Line) -> None:
-    """Refuse to replace a tree with commits that `patches/` does not hold, on any branch or in the stash.
+    """Refuse to move the branch of a tree away from commits that `patches/` does not hold.
 
     Raises:
         LostWorkError: It has some.
     """
     git = Git(line.tree)
-    lost = git.run('log', '--no-decorate', '--oneline', '--no-abbrev-commit', '--all', 'HEAD', '--not', APPLIED)
+    branches = [branch for branch in (BRANCH, 'HEAD') if git.has(branch)]
+    lost = git.run('log', '--format=%h %s', *branches, '--not', APPLIED)
     if lost:
         tree = line.show(line.tree)
         raise LostWorkError(
             f'The tree `{tree}` has commits that `{line.show(line.folder)}` does not hold.',
-            f'Write them there with `make extract`; to throw them away, delete `{tree}`.',
+            f'Write them there with `make extract`; to throw them away, use `git -C {tree} checkout -B {BRANCH} '
+            f'{APPLIED}`. Then run `make apply` again.',
             lost,
         )

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
 from series import tree
 from series.apply import apply_one
 from series.base import Report, base_repository, clone
-from series.environment import test_environment
+from series.environments import make_environment
 from series.errors import Fault, PatchError, VerifyError
 from series.extract import write_patches
 from series.git import Git
@@ -35,24 +37,45 @@ class Verified:
     faults: list[Fault] = field(default_factory=list[Fault])
 
 
-def verify(line: Line, report: Report) -> list[Verified]:
+def upstream_environment(line: Line) -> Path:
+    """Make the environment that upstream's tests run in, and return its interpreter.
+
+    The line's `tests.in` says what it holds.
+
+    Raises:
+        EnvironmentFailedError: It can't be made.
+    """
+    folder = line.root / 'build' / 'envs' / f'upstream-{line.name}-{sys.version_info[0]}.{sys.version_info[1]}'
+    # A release of a dependency that came later can break a test, which would say nothing about a patch.
+    newest = f'{line.released + timedelta(days=1)}T00:00:00Z'
+    requirements = ['--exclude-newer', newest, '--requirement', line.folder / 'tests.in']
+    return make_environment(folder, Path(sys.executable), requirements)
+
+
+def verify(line: Line, report: Report, environment: Callable[[Line], Path] = upstream_environment) -> list[Verified]:
     """Apply a series to the base, in a folder that is thrown away, and check it after every patch.
 
     Checked are the message, the paths, that `pydantic_ai` is imported, the tests that the patch adds or changes and the
     examples of the pages and docstrings that it touches; after the last patch the tests of all patches; and that an
     extract would change nothing. The tree and the patches stay as they are.
 
+    Args:
+        line: The line.
+        report: Is told of each step.
+        environment: Makes the interpreter that imports and tests are run with.
+
     Returns:
         The patches, with the numbers of tests that passed.
 
     Raises:
         VerifyError: There are faults; all are named at once, except those after a patch that doesn't apply.
-        NoEnvironmentError: The tests have nothing to run in.
+        EnvironmentFailedError: The environment of upstream's tests can't be made.
         DownloadError: The base can't be got, or isn't the pinned one.
     """
     patches = line.patches
     base = base_repository(line, report)
-    python = test_environment(line, report)
+    report("Making the environment of upstream's tests")
+    python = environment(line)
     found: list[Verified] = []
     with tempfile.TemporaryDirectory(dir=line.tree.parent, prefix='.verify-') as folder:
         report('Checking the base out')
