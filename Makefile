@@ -55,8 +55,8 @@ format: $(READY) ## correct style and formatting
 	@$(TOOL) -m ruff check --fix && $(TOOL) -m ruff format
 
 .PHONY: types
-types: $(READY) ## check the types of our code and of the files that the patches touch
-	@$(TOOL) -m tests.types $(LINE)
+types: build ## check the types of our code and of the files that the patches touch
+	@$(TOOL) -m tests.check_types $(LINE)
 
 .PHONY: lock
 lock: $(READY) ## lock the newest releases of what the tool needs

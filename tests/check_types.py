@@ -1,0 +1,122 @@
+"""Check types with pyright strict: of our own code, and of the files of the tree that the patches touch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic_ai_slim.hatch_build import ForkError
+from series import tree
+from series.apply import apply
+from series.base import clone
+from series.environments import built_wheel, make_environment
+from series.errors import SeriesError
+from series.git import Git
+from series.line import Line, find_line
+from series.verify import upstream_environment
+
+ROOT = Path(__file__).parents[1]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check the line that the arguments name, or the newest, and return 0 if there is nothing to complain of."""
+    name = next(iter(sys.argv[1:] if arguments is None else arguments), None)
+    try:
+        line = find_line(ROOT, name)
+        print('Types of our own code:', flush=True)
+        own = pyright(ROOT, _own_environment(line))
+        print('\n'.join([*own, f'{len(own)} errors']))
+        if not line.tree.exists():
+            apply(line, lambda *_: None)
+        print(f'Types of what the patches touch in `{line.show(line.tree)}`:', flush=True)
+        patched = check_tree(line, upstream_environment(line))
+        print('\n'.join([*patched, f'{len(patched)} errors that the base does not have']))
+    except (SeriesError, ForkError) as error:
+        print(f'error: {error}', file=sys.stderr)
+        return 1
+    return int(bool(own or patched))
+
+
+def _own_environment(line: Line) -> Path:
+    """Make an environment with all that our code imports: the fork, and what the tool and the tests need."""
+    requirements = (ROOT / 'requirements' / name for name in ('tool.in', 'test.in'))
+    listed = [part for path in requirements for part in ('--requirement', path)]
+    folder = ROOT / 'build' / 'envs' / f'types-{line.name}'
+    return make_environment(folder, Path(sys.executable), [built_wheel(line), *listed])
+
+
+def check_tree(line: Line, python: Path) -> list[str]:
+    """Check the Python files that the patches touch, with upstream's own settings.
+
+    Args:
+        line: The line, whose tree is checked as it stands.
+        python: An environment with what upstream's package and tests import.
+
+    Returns:
+        What pyright complains of there and not in the base, which it complains of since it is newer than the base.
+    """
+    files = Git(line.tree).run('diff', '--name-only', '--diff-filter=d', tree.BASE, '--', '*.py').splitlines()
+    # No dot in front of the folder's name: pyright leaves such folders out.
+    with tempfile.TemporaryDirectory(dir=line.tree.parent, prefix='types-') as folder:
+        base = clone(line.tree / '.git', Path(folder) / 'base', tree.BASE).folder
+        before = _check_files(base, [file for file in files if (base / file).exists()], python)
+    after = _check_files(line.tree, files, python)
+    return sorted((Counter(after) - Counter(before)).elements())
+
+
+def _check_files(root: Path, files: Sequence[str], python: Path) -> list[str]:
+    """Check files of a checkout in upstream's layout, with the settings in it."""
+    settings = {
+        'extends': f'{root.name}/pyproject.toml',
+        'include': [f'{root.name}/{file}' for file in files],
+        # Upstream installs the package from its folder; here the environment holds the base.
+        'extraPaths': [f'{root.name}/pydantic_ai_slim'],
+        # Today's typeshed calls deprecated what upstream writes throughout: `Iterator` as the result of a context manager.
+        'reportDeprecated': False,
+    }
+    path = root.parent / f'pyright-{root.name}.json'
+    path.write_text(json.dumps(settings))
+    try:
+        # Without line numbers, which differ between base and tree
+        return [complaint.replace(f'{root}/', '') for complaint in pyright(path, python, len(files), numbers=False)]
+    finally:
+        path.unlink()
+
+
+def pyright(project: Path, python: Path, files: int | None = None, *, numbers: bool = True) -> list[str]:
+    """Run pyright and return its complaints.
+
+    Args:
+        project: Its settings: a file, or a folder with a `pyproject.toml`.
+        python: The environment in which imports are looked up.
+        files: How many files it must check.
+        numbers: Whether the complaints name the line.
+    """
+    command = [sys.executable, '-m', 'pyright', '--outputjson', '--project', str(project), '--pythonpath', str(python)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    try:
+        report = json.loads(done.stdout)
+        found: list[dict[str, Any]] = report['generalDiagnostics']
+        checked: int = report['summary']['filesAnalyzed']
+    except (ValueError, KeyError):
+        checked, found = 0, []
+    if not checked or files not in (None, checked):
+        raise SeriesError(
+            'pyright failed.', 'These are its words; see what they name.', done.stdout + done.stderr
+        ) from None
+    return [
+        f'{one["file"]}{":" + str(one["range"]["start"]["line"] + 1) if numbers else ""}: '
+        f'{one["message"]} ({one.get("rule", "syntax")})'
+        for one in found
+        if one['severity'] == 'error'
+    ]
+
+
+if __name__ == '__main__':
+    sys.exit(main())
