@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         own = pyright(ROOT, _own_environment(line))
         print('\n'.join([*own, f'{len(own)} errors']))
         if not line.tree.exists():
-            apply(line, lambda *_: None)
+            apply(line, _report)
         print(f'Types of what the patches touch in `{line.show(line.tree)}`:', flush=True)
         patched = check_tree(line, upstream_environment(line))
         print('\n'.join([*patched, f'{len(patched)} errors that the base does not have']))
@@ -41,6 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f'error: {error}', file=sys.stderr)
         return 1
     return int(bool(own or patched))
+
+
+def _report(step: str, done: int = 0, of: int | None = None) -> None:
+    print(step, flush=True)
 
 
 def _own_environment(line: Line) -> Path:
