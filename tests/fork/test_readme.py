@@ -7,7 +7,6 @@ import runpy
 from pathlib import Path
 
 import pytest
-
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
