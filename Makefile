@@ -69,7 +69,7 @@ clean: ## delete all that was made but the trees, which may hold your work
 # The last step makes the file, so an installation that was interrupted is begun again.
 $(READY): requirements/tool.txt
 	@$(PYTHON3) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed, but `$(PYTHON3)` is " + sys.version.split()[0] + ". Name another with `make PYTHON3=...`.")'
-	@echo 'Making the tool environment `build/tool`'
+	@echo 'Making the tool environment `build/tool`, which takes up to a minute'
 	@$(PYTHON3) -m venv --clear build/tool
 	@$(TOOL) -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/tool.txt
 	@touch $(READY)

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
+
 from pydantic_ai_slim.hatch_build import DIST_NAME, ForkError
 from series.errors import SeriesError
 from series.git import words
@@ -128,8 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name = next(iter(sys.argv[1:] if arguments is None else arguments), None)
     try:
         line = find_line(Path.cwd(), name)
-        print(f'Making environments with the base and with the fork of {line.name}', flush=True)
-        folders = make_environments(line)
+        with Console(stderr=True).status(f'Making environments with the base and with the fork of {line.name}'):
+            folders = make_environments(line)
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
