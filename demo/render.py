@@ -45,7 +45,9 @@ def render(base: Results, fork: Results, comparisons: Sequence[Comparison]) -> R
     sign = State.ISOLATED if shown else State.LEAKS
     parts += [Text(), Text(f'{_SIGNS[sign]} {words}', style=_STYLES[sign])]
     if model and any(State.UNCLEAR in (each.base.state, each.fork.state) for each in comparisons):
-        parts.append(Text('A real model may not do what it is asked to. Try again, or leave `--model` out.'))
+        parts.append(
+            Text('A real model may not do as asked, and its provider may refuse. Try again, or leave `--model` out.')
+        )
     return Group(*parts)
 
 

@@ -87,7 +87,9 @@ def test_render_real_model_that_did_not_do_as_asked_says_what_next() -> None:
     assert 'The model is openai:x.' in ' '.join(text.split())
     assert 'nothing: no tool was called' in text
     assert '? unclear: in run 2 the model made no' in text
-    assert text.rstrip().endswith('A real model may not do what it is asked to. Try again, or leave `--model` out.')
+    assert text.rstrip().endswith(
+        'A real model may not do as asked, and its provider may refuse. Try again, or leave `--model` out.'
+    )
 
 
 FORK_COUNT = results('1.0+lifecycle.1', count_facts('first search'))
