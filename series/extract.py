@@ -18,6 +18,8 @@ from series.line import Line
 _FORMAT_PATCH = (
     # The tree's own configuration is the user's to change, so every setting that shows in a patch is beaten here.
     *('-c', 'diff.suppressBlankEmpty=false', '-c', 'core.quotePath=true', '-c', 'i18n.logOutputEncoding=UTF-8'),
+    # How binary content is compressed.
+    *('-c', 'core.compression=-1'),
     *('-c', 'format.mboxrd=false', '-c', 'format.forceInBodyFrom=false', '-c', 'diff.statGraphWidth=0'),
     'format-patch',
     '--quiet',
@@ -46,7 +48,7 @@ def extract(line: Line, report: Report) -> list[str]:
     takes the place of the one before. What else is in it stays, and so does the file of a patch that didn't change.
 
     Returns:
-        `added`, `changed` or `deleted`, and the name, of each patch that isn't as it was.
+        `added`, `changed`, `renamed` or `deleted`, and the name, of each patch that isn't as it was.
 
     Raises:
         NoTreeError: There is no tree.
@@ -133,14 +135,17 @@ def _refuse_no_series(line: Line) -> int:
 
 
 def _compare(line: Line, patches: list[Path]) -> list[str]:
-    """Say which of the line's patches are other than these."""
+    """Say in which way the line's patches are other than these."""
     before = {patch.name: patch.read_bytes() for patch in line.patches}
     after = {patch.name: patch.read_bytes() for patch in patches}
-    return [
-        f'{"changed" if name in before and name in after else "added" if name in after else "deleted"} {name}'
-        for name in sorted(before.keys() | after.keys())
-        if before.get(name) != after.get(name)
-    ]
+    moved = {content: name for name, content in before.items() if name not in after}
+    changes: list[str] = []
+    for name, content in after.items():
+        if content in moved and name not in before:
+            changes.append(f'renamed {moved.pop(content)} to {name}')
+        elif content != before.get(name):
+            changes.append(f'{"changed" if name in before else "added"} {name}')
+    return changes + [f'deleted {name}' for name in moved.values()]
 
 
 def _refuse_lost(line: Line, commits: int) -> None:

@@ -70,7 +70,7 @@ class Git:
         except FileNotFoundError:
             raise SeriesError(
                 "`git` isn't on the path, and the series can't be handled without it.",
-                'Install git 2.30 or newer, then run the same command again.',
+                'Install git 2.32 or newer, then run the same command again.',
             ) from None
 
     def run(self, *args: str, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> str:

@@ -50,7 +50,7 @@ def _subject_faults(subject: str) -> Iterator[str]:
         yield f'The subject {subject!r} has {len(subject)} characters; {_WIDTH} are the most.'
     if subject.endswith('.'):
         yield f'The subject {subject!r} ends in a full stop.'
-    if re.search(r'#\d+|^\[?\d+', subject):
+    if re.search(r'#\d+|^\d', subject):
         yield f'The subject {subject!r} has the number of an issue or a patch.'
 
 
@@ -93,4 +93,4 @@ def _trailer_faults(body: str) -> Iterator[str]:
 
 
 def _is_trailers(paragraph: str) -> bool:
-    return all(_TRAILER.fullmatch(line) for line in paragraph.splitlines())
+    return bool(paragraph) and all(_TRAILER.fullmatch(line) for line in paragraph.splitlines())

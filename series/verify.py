@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -56,8 +56,8 @@ def verify(line: Line, report: Report, environment: Callable[[Line], Path] = ups
     """Apply a series to the base, in a folder that is thrown away, and check it after every patch.
 
     Checked are the message, the paths, that `pydantic_ai` is imported, the tests that the patch adds or changes and the
-    examples of the pages and docstrings that it touches; after the last patch the tests of all patches; and that an
-    extract would change nothing. The tree and the patches stay as they are.
+    examples of the pages and docstrings that it touches; after the last patch those of all patches; and that an extract
+    would change nothing. The tree and the patches stay as they are.
 
     Args:
         line: The line.
@@ -81,9 +81,10 @@ def verify(line: Line, report: Report, environment: Callable[[Line], Path] = ups
         report('Checking the base out')
         git = clone(base, Path(folder) / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
-        run = _Run(line, git, python, Path(folder))
+        run = _Run(git, python, Path(folder))
+        earlier: set[str] = set()
         for number, patch in enumerate(patches):
-            report(f'Verifying `{patch.name}`', number, len(patches) + 1)
+            report(f'Verifying `{patch.name}`', number, len(patches))
             found.append(verified := Verified(patch))
             verified.faults += [Fault(fault) for fault in message_faults(patch, Path(folder))]
             try:
@@ -91,13 +92,16 @@ def verify(line: Line, report: Report, environment: Callable[[Line], Path] = ups
             except PatchError as error:
                 verified.faults.append(Fault('It does not apply to the base with the patches before it.', error.words))
                 break
-            verified.faults += _path_faults(git)
-            run.check(verified, 'HEAD~1')
+            paths = git.lines('-c', 'core.quotePath=false', 'diff', '--name-only', '--no-renames', 'HEAD~1', 'HEAD')
+            verified.faults += _path_faults(git, paths)
+            if run.import_package(verified):
+                run.test(verified, paths)
+                if patch == patches[-1]:
+                    report('Verifying what the patches before it carry', number, len(patches))
+                    run.test(verified, earlier.difference(paths))
+            earlier.update(paths)
         else:
-            report('Verifying the whole series', len(patches), len(patches) + 1)
-            if found:
-                run.check(found[-1], tree.BASE)
-                _check_round_trip(git, found, Path(folder) / 'written')
+            _check_round_trip(git, found, Path(folder) / 'written')
     if any(verified.faults for verified in found):
         raise VerifyError(
             line.name,
@@ -108,12 +112,11 @@ def verify(line: Line, report: Report, environment: Callable[[Line], Path] = ups
     return found
 
 
-def _path_faults(git: Git) -> Iterator[Fault]:
+def _path_faults(git: Git, paths: Sequence[str]) -> Iterator[Fault]:
     """Say what a patch touches that it must not."""
-    paths = git.lines('-c', 'core.quotePath=false', 'diff', '--name-only', '--no-renames', 'HEAD~1', 'HEAD')
     for path in paths:
         if not path.startswith(_PATHS):
-            yield Fault(f'It touches `{path}`, which is in none of {", ".join(f"`{path}`" for path in _PATHS)}.')
+            yield Fault(f'It touches `{path}`, which is in none of {_listed(_PATHS)}.')
         elif not git.attempt('check-ignore', '--quiet', '--no-index', path).returncode:
             yield Fault(f"It touches `{path}`, which upstream's `.gitignore` keeps out.")
     if any(path.startswith(_PACKAGE) for path in paths) and not any(_is_test(path) for path in paths):
@@ -130,6 +133,10 @@ def _check_round_trip(git: Git, found: list[Verified], folder: Path) -> None:
             )
 
 
+def _listed(paths: Iterable[str]) -> str:
+    return ', '.join(f'`{path}`' for path in paths)
+
+
 def _is_test(path: str) -> bool:
     return path.startswith('tests/') and Path(path).match('test_*.py')
 
@@ -138,7 +145,6 @@ def _is_test(path: str) -> bool:
 class _Run:
     """Runs Python on a tree in the environment of upstream's tests."""
 
-    line: Line
     git: Git
     python: Path
     scratch: Path
@@ -151,25 +157,26 @@ class _Run:
         self.certificates = self.scratch / 'certificates'
         self.certificates.mkdir()
 
-    def check(self, verified: Verified, before: str) -> None:
-        """Import the package and run the tests and examples that are new or changed since a revision."""
-        code = f'import pathlib, {PACKAGE}; print(pathlib.Path({PACKAGE}.__file__).resolve())'
-        done = self._run('-c', code)
+    def import_package(self, verified: Verified) -> bool:
+        """Import the package, and say whether that worked."""
+        done = self._run('-c', f'import pathlib, {PACKAGE}; print(pathlib.Path({PACKAGE}.__file__).resolve())')
         if done.returncode:
             verified.faults.append(Fault(f'`import {PACKAGE}` fails after it.', done.stdout))
-            return
-        expected = self.git.folder / _PACKAGE / '__init__.py'
-        assert Path(done.stdout.strip()) == expected, f'the tests would run on {done.stdout}'
-        changed = self.git.lines('diff', '--name-only', '--diff-filter=d', before, 'HEAD')
-        tests = [path for path in changed if _is_test(path)]
+            return False
+        assert Path(done.stdout.strip()).is_relative_to(self.git.folder), f'the tests would run on {done.stdout}'
+        return True
+
+    def test(self, verified: Verified, paths: Iterable[str]) -> None:
+        """Run the tests and examples that are in these files, as far as they are there."""
+        paths = sorted(path for path in paths if (self.git.folder / path).exists())
+        tests = [path for path in paths if _is_test(path)]
         if tests:
-            self._pytest(verified, f'The tests in {", ".join(f"`{path}`" for path in tests)}', *tests)
-        examples = [path for path in changed if path.endswith(('.md', '.py')) and not path.startswith('tests/')]
+            self._pytest(verified, f'The tests in {_listed(tests)}', *tests)
+        examples = [path for path in paths if path.endswith(('.md', '.py')) and not path.startswith('tests/')]
         if examples:
-            # In `-k` a dash or a slash is a part of a name.
+            # `-k` takes such a path for one name. The colon keeps out a longer path that begins with it.
             chosen = ' or '.join(f'{path}:' for path in examples)
-            what = f'The examples in {", ".join(f"`{path}`" for path in examples)}'
-            self._pytest(verified, what, 'tests/test_examples.py', '-k', chosen)
+            self._pytest(verified, f'The examples in {_listed(examples)}', 'tests/test_examples.py', '-k', chosen)
 
     def _pytest(self, verified: Verified, what: str, *arguments: str) -> None:
         done = self._run('-m', 'pytest', '-q', '--tb=short', '-p', 'no:cacheprovider', *arguments)

@@ -1,0 +1,95 @@
+"""A checkout with a line on a small upstream, which reaches neither the network nor anyone's configuration."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from series.base import base_repository
+from series.line import Line
+from tests.series.upstream import BASE, User, quiet, write_line, write_releases
+
+USES_THE_INDEX = {'test_hatch_build.py', 'test_installation.py'}
+"""The tests that install what the index serves."""
+
+
+@pytest.fixture(autouse=True)
+def shut_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep the network, the user's configuration of git, pip and uv, and signing out of a test."""
+    if request.path.name in USES_THE_INDEX:
+        return
+    for name in list(os.environ):
+        if name.startswith(('GIT_', 'PIP_', 'UV_')) or name.lower().endswith('_proxy'):
+            monkeypatch.delenv(name)
+    (home := tmp_path / 'home').mkdir()
+    variables = {
+        'HOME': home,
+        'XDG_CONFIG_HOME': home,
+        'GIT_CONFIG_SYSTEM': os.devnull,
+        'PIP_CONFIG_FILE': os.devnull,
+        'PIP_NO_INDEX': '1',
+        'PIP_NO_CACHE_DIR': '1',
+        'UV_NO_CONFIG': '1',
+        'UV_OFFLINE': '1',
+        # Whatever does not heed the above reaches nobody.
+        'ALL_PROXY': 'http://127.0.0.1:9',
+        'HTTPS_PROXY': 'http://127.0.0.1:9',
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(value))
+
+
+@pytest.fixture(scope='session')
+def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the releases of the small upstream, as pip and uv take them with `--find-links`."""
+    folder = tmp_path_factory.mktemp('releases')
+    write_releases(folder)
+    return folder
+
+
+@pytest.fixture(scope='session')
+def unpacked(releases: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The base as an installer lays it out."""
+    folder = tmp_path_factory.mktemp('unpacked')
+    with zipfile.ZipFile(releases / f'pydantic_ai_slim-{BASE}-py3-none-any.whl') as wheel:
+        wheel.extractall(folder)
+    return folder
+
+
+@pytest.fixture(scope='session')
+def cache(releases: Path, unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `build/cache` of a checkout, with the base made by the tool itself."""
+    line = write_line(tmp_path_factory.mktemp('cache'), releases, unpacked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('PIP_NO_INDEX', '1')
+        patch.setenv('PIP_CONFIG_FILE', os.devnull)
+        patch.setenv('PIP_FIND_LINKS', str(releases))
+        base_repository(line, quiet)
+    return line.cache
+
+
+@pytest.fixture
+def uncached(tmp_path: Path, releases: Path, unpacked: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
+    """A line without patches in a checkout that has downloaded nothing yet."""
+    monkeypatch.setenv('PIP_FIND_LINKS', str(releases))
+    return write_line(tmp_path / 'checkout', releases, unpacked)
+
+
+@pytest.fixture
+def line(uncached: Line, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
+    """A line without patches in a checkout that has its base; nothing can be downloaded any more."""
+    monkeypatch.delenv('PIP_FIND_LINKS')
+    shutil.copytree(cache, uncached.cache)
+    return uncached
+
+
+@pytest.fixture
+def user(uncached: Line, monkeypatch: pytest.MonkeyPatch) -> User:
+    for name, value in {'NAME': 'A. Author', 'EMAIL': 'author@example.com', 'DATE': '2025-02-01T12:00:00+0100'}.items():
+        monkeypatch.setenv(f'GIT_AUTHOR_{name}', value)
+        monkeypatch.setenv(f'GIT_COMMITTER_{name}', value)
+    return User(uncached.tree)

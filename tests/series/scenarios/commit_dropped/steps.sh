@@ -1,0 +1,1 @@
+git rebase --quiet --onto refs/series/base HEAD~2

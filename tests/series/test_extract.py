@@ -1,0 +1,323 @@
+"""`extract` writes the tree back, byte for byte, and refuses what would lose work.
+
+Each folder of `scenarios/` is a test: with the patches of `before/`, the tree is made, `steps.sh` is run in it, and the
+extract must say what `says.txt` holds and give the patches of `after/`. A scenario without `after/` must change nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from series import tree
+from series.apply import apply
+from series.errors import DirtyTreeError, ExtractError, LostWorkError, NoTreeError, PatchError, UnfinishedError
+from series.extract import extract
+from series.line import Line
+from tests.series.upstream import User, quiet
+
+SCENARIOS = sorted(Path(__file__).with_name('scenarios').iterdir())
+TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
+SERIES: list[tuple[str, dict[str, str | bytes]]] = [
+    ('Add one', {'tests/one.txt': '1\n'}),
+    ('Add two', {'tests/two.txt': '2\n'}),
+    ('Add three', {'tests/three.txt': '3\n'}),
+]
+
+
+@pytest.fixture
+def series(line: Line, user: User) -> Line:
+    """A line with three patches, and the tree made of them."""
+    apply(line, quiet)
+    for message, files in SERIES:
+        user.commit(message, files)
+    extract(line, quiet)
+    return line
+
+
+def read(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob('*.patch')}
+
+
+@pytest.mark.parametrize('scenario', SCENARIOS, ids=[path.name for path in SCENARIOS])
+def test_extract_scenario(scenario: Path, line: Line, user: User) -> None:
+    shutil.copytree(scenario / 'before', line.folder, dirs_exist_ok=True)
+    apply(line, quiet)
+    steps = scenario / 'steps.sh'
+    if steps.exists():
+        subprocess.run(['sh', '-eu', str(steps)], cwd=line.tree, check=True, capture_output=True)
+    says, after = scenario / 'says.txt', scenario / 'after'
+    assert extract(line, quiet) == (says.read_text().splitlines() if says.exists() else [])
+    assert read(line.folder) == read(after if after.exists() else scenario / 'before')
+
+    # From there on nothing changes any more.
+    head = apply(line, quiet)
+    assert extract(line, quiet) == []
+    shutil.rmtree(line.tree)
+    assert apply(line, quiet) == head
+
+
+# What stays
+
+
+def test_extract_keeps_what_else_is_in_the_folder(series: Line, user: User) -> None:
+    (series.folder / 'notes').mkdir()
+    (series.folder / 'notes' / 'todo.md').write_text('Mine\n')
+    toml = (series.folder / 'line.toml').read_bytes()
+    user.commit('Add four', {'tests/four.txt': '4\n'})
+    assert extract(series, quiet) == ['added 0004-Add-four.patch']
+    assert (series.folder / 'notes' / 'todo.md').read_text() == 'Mine\n'
+    assert (series.folder / 'line.toml').read_bytes() == toml
+    assert sorted(path.name for path in series.folder.parent.iterdir()) == [series.name]
+
+
+def test_extract_does_not_rewrite_an_unchanged_patch(series: Line, user: User) -> None:
+    def state(patch: Path) -> tuple[int, int]:
+        return patch.stat().st_ino, patch.stat().st_mtime_ns
+
+    first, second, third = map(state, series.patches)
+    (series.tree / 'tests/three.txt').write_text('three\n')
+    user.git('commit', '--quiet', '--all', '--amend', '--no-edit')
+    assert extract(series, quiet) == ['changed 0003-Add-three.patch']
+    assert [state(patch) for patch in series.patches[:2]] == [first, second]
+    assert state(series.patches[2]) != third
+
+
+def test_extract_reads_no_configuration_of_the_tree(series: Line, user: User) -> None:
+    before = read(series.folder)
+    settings = """
+        color.ui=always core.abbrev=5 core.compression=9 core.quotePath=false diff.algorithm=patience diff.context=1 diff.external=false
+        diff.interHunkContext=20 diff.mnemonicPrefix=true diff.noprefix=true diff.orderFile=/dev/zero diff.relative=true
+        diff.renames=false diff.statGraphWidth=5 diff.statNameWidth=5 diff.suppressBlankEmpty=true format.attach=yes
+        diff.wsErrorHighlight=all format.coverLetter=true format.encodeEmailHeaders=false format.filenameMaxLength=12
+        format.forceInBodyFrom=true format.from=other@example.com format.headers=X-Mine:yes format.mboxrd=true
+        format.noprefix=true format.notes=true format.numbered=true format.outputDirectory=elsewhere format.pretty=oneline
+        format.signOff=true format.signature=me format.suffix=.txt format.thread=true format.to=other@example.com
+        format.useAutoBase=true i18n.logOutputEncoding=latin1 log.follow=true log.showSignature=true
+        status.showUntrackedFiles=no
+    """
+    for setting in settings.split():
+        user.git('config', *setting.split('=', 1))
+    extract(series, quiet)
+    assert read(series.folder) == before
+
+
+def test_extract_that_fails_to_swap_leaves_the_patches(
+    series: Line, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = read(series.folder)
+    user.commit('Add four', {'tests/four.txt': '4\n'})
+    rename = Path.rename
+
+    def fail(self: Path, target: Path) -> Path:
+        if self.name == 'new':
+            raise OSError('The disk is full')
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, 'rename', fail)
+    with pytest.raises(OSError, match='The disk is full'):
+        extract(series, quiet)
+    assert read(series.folder) == before
+    monkeypatch.undo()
+    assert user.git('rev-parse', f'{tree.APPLIED}^{{tree}}') != user.git('rev-parse', 'HEAD^{tree}')
+
+
+# What is refused
+
+
+def test_extract_without_a_tree_refuses(line: Line) -> None:
+    with pytest.raises(NoTreeError) as error:
+        extract(line, quiet)
+    assert str(error.value) == 'There is no tree `build/1.0.0`.\nRun `make apply` to make it.'
+
+
+def test_extract_of_a_tree_without_commits_refuses(series: Line, user: User) -> None:
+    before = read(series.folder)
+    user.git('reset', '--quiet', '--hard', tree.BASE)
+    with pytest.raises(ExtractError) as error:
+        extract(series, quiet)
+    assert str(error.value) == (
+        'The tree `build/1.0.0` has no commits after the base, so there is nothing to extract; every patch of '
+        '`patches/1.0.0` would be deleted.\n'
+        'Commit your changes in `build/1.0.0`, or make it anew with `make apply`.'
+    )
+    assert read(series.folder) == before
+
+
+@pytest.mark.parametrize('name', ['tests/one.txt', 'tests/new.txt'])
+def test_extract_of_a_tree_with_changes_refuses(series: Line, name: str) -> None:
+    before = read(series.folder)
+    (series.tree / name).write_text('not committed\n')
+    with pytest.raises(DirtyTreeError):
+        extract(series, quiet)
+    assert read(series.folder) == before
+
+
+def test_extract_during_a_cherry_pick_refuses(series: Line, user: User) -> None:
+    user.git('cherry-pick', '--no-commit', 'HEAD')
+    (series.tree / '.git' / 'CHERRY_PICK_HEAD').write_text(user.git('rev-parse', 'HEAD') + '\n')
+    with pytest.raises(UnfinishedError) as error:
+        extract(series, quiet)
+    assert str(error.value) == (
+        'The tree `build/1.0.0` is in the middle of a `git cherry-pick`.\n'
+        'Finish it with `git -C build/1.0.0 cherry-pick --continue` and then `make extract`, or give it up with '
+        '`git -C build/1.0.0 cherry-pick --abort`.'
+    )
+
+
+def test_extract_on_another_first_commit_refuses(series: Line, user: User) -> None:
+    before = read(series.folder)
+    user.git('checkout', '--quiet', '--orphan', 'other')
+    user.git('commit', '--quiet', '--message', 'Not the base')
+    with pytest.raises(ExtractError) as error:
+        extract(series, quiet)
+    assert str(error.value) == (
+        'The first commit of the tree `build/1.0.0` is not the base that `make apply` made there, so its patches would '
+        'not apply to the base.\n'
+        'Put your commits onto the base with `git -C build/1.0.0 rebase --onto refs/series/base FIRST`, where FIRST is '
+        'the commit before them, then run `make extract` again.'
+    )
+    assert read(series.folder) == before
+
+
+def test_extract_on_the_base_of_another_line_toml_refuses(series: Line, user: User) -> None:
+    later = replace(series, tests=replace(series.tests, version='0.9.1'))
+    with pytest.raises(ExtractError) as error:
+        extract(later, quiet)
+    assert str(error.value) == (
+        'The base of the tree `build/1.0.0` is not the one that `patches/1.0.0/line.toml` names now.\n'
+        'Run `mv build/1.0.0 build/1.0.0.mine`, `make apply` and `git -C build/1.0.0 fetch ../1.0.0.mine`. Then take over '
+        'what you need with `git -C build/1.0.0 cherry-pick`, or everything with `git -C build/1.0.0 reset --hard '
+        'FETCH_HEAD` if it stands on the same base, and run `make extract` again.\n'
+        '\n'
+        '    the tree stands on:\n'
+        '    pydantic-ai-slim 1.0.0\n'
+        '\n'
+        f'    The unmodified release, content {series.digest},\n'
+        f'    with the tests of pydantic-ai 0.9.0, archive {series.tests.digest}.\n'
+        '\n'
+        '    `line.toml` names:\n'
+        '    pydantic-ai-slim 1.0.0\n'
+        '\n'
+        f'    The unmodified release, content {series.digest},\n'
+        f'    with the tests of pydantic-ai 0.9.1, archive {series.tests.digest}.'
+    )
+
+
+def test_extract_of_what_is_no_series_names_everything_at_once(series: Line, user: User) -> None:
+    before = read(series.folder)
+    user.commit('fixup! Add one', {'tests/one.txt': 'one\n'})
+    user.commit('squash! Add two', {'tests/two.txt': 'two\n'})
+    user.git('commit', '--quiet', '--allow-empty', '--message', 'Start the tests again')
+    user.git('switch', '--quiet', '--create', 'side', 'HEAD~1')
+    user.commit('Add four', {'tests/four.txt': '4\n'})
+    user.git('switch', '--quiet', 'series')
+    user.git('merge', '--quiet', '--no-ff', '--message', 'Merge the side', 'side')
+    with pytest.raises(ExtractError) as error:
+        extract(series, quiet)
+    # Git puts the two sides of a merge into an order that is its own.
+    first, *faults, last = str(error.value).splitlines()
+    assert first == 'The commits of the tree `build/1.0.0` are not a series:'
+    assert sorted(faults) == [
+        '- `Merge the side` is a merge, which no patch can hold.',
+        '- `Start the tests again` changes nothing.',
+        '- `fixup! Add one` still waits to be melted into the commit that it belongs to.',
+        '- `squash! Add two` still waits to be melted into the commit that it belongs to.',
+    ]
+    assert last == (
+        'Put them in order with `git -C build/1.0.0 rebase --interactive --autosquash refs/series/base`, then run '
+        '`make extract` again.'
+    )
+    assert read(series.folder) == before
+
+
+def test_extract_of_a_message_that_git_would_cut_refuses(series: Line, user: User) -> None:
+    before = read(series.folder)
+    user.commit('Add four\n\nThe reason.\n\n---\n\nThe rest of the reason.', {'tests/four.txt': '4\n'})
+    with pytest.raises(ExtractError) as error:
+        extract(series, quiet)
+    assert f'{error.value.problem}\n{error.value.remedy}' == (
+        'The commit written as `0004-Add-four.patch` does not come back the same when it is applied from there, because '
+        'something in its message reads like a part of a mail.\n'
+        'Reword or split that commit with `git -C build/1.0.0 rebase --interactive refs/series/base`, then run '
+        '`make extract` again.'
+    )
+    assert '-The rest of the reason.' in error.value.words.splitlines()
+    assert read(series.folder) == before
+
+
+def test_extract_of_a_message_with_a_diff_refuses(series: Line, user: User) -> None:
+    message = (
+        f'Add four\n\nThis makes:\n\ndiff --git a/{TOOLS} b/{TOOLS}\n--- a/{TOOLS}\n+++ b/{TOOLS}\n@@ -1 +1 @@\n-a\n+b'
+    )
+    user.commit(message, {'tests/four.txt': '4\n'})
+    with pytest.raises(ExtractError) as error:
+        extract(series, quiet)
+    assert error.value.problem == ('The commit written as `0004-Add-four.patch` cannot be applied again from there.')
+    assert f'error: patch failed: {TOOLS}:1' in error.value.words
+
+
+def test_extract_over_patches_that_someone_changed_refuses(series: Line, user: User) -> None:
+    first = series.patches[0]
+    first.write_text(first.read_text().replace('Subject: Add one', 'Subject: Add number one'))
+    changed = read(series.folder)
+    user.commit('Add four', {'tests/four.txt': '4\n'})
+    with pytest.raises(LostWorkError) as error:
+        extract(series, quiet)
+    assert str(error.value) == (
+        'Someone changed the patches in `patches/1.0.0` after the tree `build/1.0.0` was made from them, and the tree '
+        'knows nothing of that.\n'
+        'Run `mv build/1.0.0 build/1.0.0.mine`, `make apply` and `git -C build/1.0.0 fetch ../1.0.0.mine`. Then take over '
+        'what you need with `git -C build/1.0.0 cherry-pick`, or everything with `git -C build/1.0.0 reset --hard '
+        'FETCH_HEAD` if it stands on the same base, and run `make extract` again.'
+    )
+    assert read(series.folder) == changed
+
+    # What the error says works.
+    series.tree.rename(series.tree.with_name('1.0.0.mine'))
+    apply(series, quiet)
+    user.git('fetch', '--quiet', '../1.0.0.mine')
+    user.git('cherry-pick', 'FETCH_HEAD')
+    assert extract(series, quiet) == [
+        'renamed 0001-Add-one.patch to 0001-Add-number-one.patch',
+        'added 0004-Add-four.patch',
+    ]
+    assert user.subjects() == ['Add number one', 'Add two', 'Add three', 'Add four']
+
+
+def test_extract_over_patches_that_someone_changed_to_the_same_is_done(series: Line, user: User) -> None:
+    user.commit('Add four', {'tests/four.txt': '4\n'})
+    user.git('format-patch', '--quiet', '--stdout', '-1')
+    before = read(series.folder)
+    extract(series, quiet)
+    after = read(series.folder)
+    # As when another branch of the checkout is selected and this one again.
+    series.patches[3].unlink()
+    assert read(series.folder) == before
+    (series.folder / '0004-Add-four.patch').write_bytes(after['0004-Add-four.patch'])
+    assert extract(series, quiet) == []
+
+
+def test_extract_of_what_a_stopped_apply_left_refuses(series: Line, user: User) -> None:
+    second = series.patches[1]
+    second.write_text(
+        second.read_text().replace('+++ b/tests/two.txt', '+++ b/tests/one.txt').replace('new file mode 100644\n', '')
+    )
+    before = read(series.folder)
+    with pytest.raises(PatchError):
+        apply(series, quiet)
+    user.git('am', '--quit')
+    assert user.subjects() == ['Add one']
+    with pytest.raises(LostWorkError) as error:
+        extract(series, quiet)
+    assert str(error.value) == (
+        '`make apply` stopped at `patches/1.0.0/0002-Add-two.patch`, and the tree `build/1.0.0` has only 1 commits for '
+        'the 3 patches of `patches/1.0.0`, so the rest of the series would be deleted.\n'
+        'Delete the tree and run `make apply` to get back to where it stopped. To drop a patch on purpose, delete its '
+        'file before that.'
+    )
+    assert read(series.folder) == before

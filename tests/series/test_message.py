@@ -1,0 +1,124 @@
+"""What `verify` says of the message of a patch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from series.message import message_faults
+
+BODY = """\
+A toolset's exit is never told that the run failed, so one that commits
+there commits the half-done work of a failed run:
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, *args: Any) -> None: ...
+
+Pass the exception on. A subclass can't do this, as the information is
+lost before the toolset is reached, see
+https://github.com/pydantic/pydantic-ai/issues/1234567890/a-very-long-address-indeed
+
+- This goes away when upstream passes the exception on."""
+STATUS = 'Upstream-Status: Pending'
+
+
+def write(folder: Path, subject: str, body: str) -> Path:
+    """Write a patch with this message, as `git format-patch --keep-subject` does."""
+    patch = folder / '0001.patch'
+    header = f'From: A. Author <author@example.com>\nDate: Sat, 1 Feb 2025 12:00:00 +0100\nSubject: {subject}\n'
+    patch.write_text(
+        f'From {"0" * 40} Mon Sep 17 00:00:00 2001\n{header}'
+        'MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-Transfer-Encoding: 8bit\n\n'
+        f'{body}\n---\n one.txt | 1 +\n\ndiff --git a/one.txt b/one.txt\nnew file mode 100644\n--- /dev/null\n'
+        '+++ b/one.txt\n@@ -0,0 +1 @@\n+1\n',
+        'utf-8',
+    )
+    return patch
+
+
+@pytest.mark.parametrize(
+    'subject',
+    [
+        'Pass the exception to `__aexit__`',
+        'Embed the Größe',
+        'Process 10 runs at once',
+        'Need no copy for a [stateless] toolset',
+        'x'.upper() * 72,
+        # Folded, as git does with a long one.
+        'Keep a subject of plain letters that is so long as to be folded in\n mail',
+    ],
+)
+def test_message_faults_of_a_good_subject_are_none(tmp_path: Path, subject: str) -> None:
+    assert message_faults(write(tmp_path, subject, f'{BODY}\n\n{STATUS}'), tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    'trailers',
+    [
+        STATUS,
+        'Closes: https://github.com/pydantic/pydantic-ai/issues/1\nUpstream-Status: Submitted [https://example.com/1]',
+        'Upstream-Status: Inappropriate [upstream solves it in another way]',
+    ],
+)
+def test_message_faults_of_good_trailers_are_none(tmp_path: Path, trailers: str) -> None:
+    assert message_faults(write(tmp_path, 'Pass it on', f'{BODY}\n\n{trailers}'), tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    'subject, fault',
+    [
+        ('', 'There is no subject.'),
+        ('fix: Pass it on', "The subject 'fix: Pass it on' has a prefix."),
+        ('Toolsets(core)!: Pass it on', "The subject 'Toolsets(core)!: Pass it on' has a prefix."),
+        ('[1/5] Pass it on', "The subject '[1/5] Pass it on' has a prefix."),
+        ('pass it on', "The subject 'pass it on' does not start with a capital letter."),
+        ('`copy()` is new', "The subject '`copy()` is new' does not start with a capital letter."),
+        ('Passed it on', "The subject 'Passed it on' does not start with a command such as `Add` or `Pass`."),
+        ('Passing it on', "The subject 'Passing it on' does not start with a command such as `Add` or `Pass`."),
+        ('Adds it', "The subject 'Adds it' does not start with a command such as `Add` or `Pass`."),
+        ('Pass it on.', "The subject 'Pass it on.' ends in a full stop."),
+        ('Pass it on (#12)', "The subject 'Pass it on (#12)' has the number of an issue or a patch."),
+        ('P' * 73, f"The subject '{'P' * 73}' has 73 characters; 72 are the most."),
+    ],
+)
+def test_message_faults_of_a_bad_subject_name_it(tmp_path: Path, subject: str, fault: str) -> None:
+    assert message_faults(write(tmp_path, subject, f'{BODY}\n\n{STATUS}'), tmp_path) == [fault]
+
+
+@pytest.mark.parametrize(
+    'message, faults',
+    [
+        (STATUS, ['There is no body.']),
+        (f'It is new.\n\n{STATUS}', ['The body has 3 words; it should have between 30 and 600.']),
+        (f'{BODY}\n\n{"word " * 10}{"x" * 30}\n\n{STATUS}', [f"The line '{'word ' * 10}{'x' * 30}' of the body has 80 characters; 72 are the most."]),
+        (f'{BODY}\n\n```\n{"code " * 20}\n```\n\n{STATUS}', []),
+        (f'{BODY}\n\nThis\n---\nand that.\n\n{STATUS}', [
+            'The last paragraph is not trailers only; there has to be an `Upstream-Status:`.',
+            'The body has a line of three dashes, at which git ends a message.',
+        ]),
+        (BODY, ['The last paragraph is not trailers only; there has to be an `Upstream-Status:`.']),
+        (f'{BODY}\n\nBy the way.\n{STATUS}', ['The last paragraph is not trailers only; there has to be an `Upstream-Status:`.']),
+        (f'{BODY}\n\nCloses: https://example.com/1', ['There has to be one trailer `Upstream-Status:`, and there are 0.']),
+        (f'{BODY}\n\n{STATUS}\n{STATUS}', ['There has to be one trailer `Upstream-Status:`, and there are 2.']),
+        (
+            f'{BODY}\n\nUpstream-Status: Submitted',
+            ["`Upstream-Status` must be `Pending`, `Submitted [https://…]` or `Inappropriate [why]`, but is 'Submitted'."],
+        ),
+        (
+            f'{BODY}\n\n{STATUS}\nSigned-off-by: A. Author <author@example.com>',
+            ['There is a `Signed-off-by:`, which only the one who opens the pull request can give.'],
+        ),
+    ],
+)  # fmt: skip
+def test_message_faults_of_a_bad_body_name_them(tmp_path: Path, message: str, faults: list[str]) -> None:
+    assert message_faults(write(tmp_path, 'Pass it on', message), tmp_path) == faults
+
+
+def test_message_faults_are_all_named_at_once(tmp_path: Path) -> None:
+    assert message_faults(write(tmp_path, 'fix: it.', f'{"w" * 40} {"w" * 40}'), tmp_path) == [
+        "The subject 'fix: it.' has a prefix.",
+        "The subject 'fix: it.' ends in a full stop.",
+        'The body has 2 words; it should have between 30 and 600.',
+        f"The line '{'w' * 40} {'w' * 40}' of the body has 81 characters; 72 are the most.",
+        'The last paragraph is not trailers only; there has to be an `Upstream-Status:`.',
+    ]

@@ -1,0 +1,240 @@
+"""`verify` checks a series patch by patch and names all faults at once.
+
+Here the tool's own interpreter runs the tests, which has pytest and takes `pydantic_ai` from the tree as any other does.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from series.apply import apply
+from series.base import Report
+from series.environments import EnvironmentFailedError
+from series.errors import VerifyError
+from series.extract import extract
+from series.line import Line
+from series.verify import Verified, verify
+from tests.series.upstream import PACKAGE, User, quiet
+
+MESSAGE = """\
+{}
+
+The package has no such thing today, and what a user writes instead has
+to be written again for each project. A subclass can't do it, since
+there is no class. This goes away when upstream has it.
+
+Upstream-Status: Pending
+"""
+INIT = 'pydantic_ai_slim/pydantic_ai/__init__.py'
+TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
+SUBTRACT: dict[str, str | bytes] = {
+    TOOLS: PACKAGE['pydantic_ai/tools.py'] + '\n\ndef subtract(a: int, b: int) -> int:\n    return a - b\n',
+    'tests/test_subtract.py': 'from pydantic_ai.tools import subtract\n\n\ndef test_subtract():\n    assert subtract(3, 2) == 1\n',
+    'docs/tools.md': '# Tools\n\n```python\nfrom pydantic_ai.tools import subtract\n\nassert subtract(1, 1) == 0\n```\n',
+}
+REMEDY = (
+    'Correct the commits in `build/1.0.0` with `git rebase --interactive refs/series/base`, write them to `patches/1.0.0` '
+    'with `make extract`, and run `make verify` again.'
+)
+
+
+def write(line: Line, user: User, *commits: tuple[str, dict[str, str | bytes]]) -> None:
+    """Write commits to the line's patches and leave no tree behind."""
+    apply(line, quiet)
+    for message, files in commits:
+        user.commit(message, files)
+    extract(line, quiet)
+    shutil.rmtree(line.tree)
+
+
+def check(line: Line, report: Report = quiet) -> list[Verified]:
+    return verify(line, report, lambda _: Path(sys.executable))
+
+
+def faults(line: Line) -> list[str]:
+    """Verify a line that has faults in its last patch only, and return them without the words of others."""
+    with pytest.raises(VerifyError) as error:
+        check(line)
+    assert list(error.value.faults) == [line.show(line.patches[-1])]
+    return [fault.problem for found in error.value.faults.values() for fault in found]
+
+
+def test_verify_of_a_good_series_counts_its_tests(line: Line, user: User) -> None:
+    more = 'from pydantic_ai import add\n\n\ndef test_more():\n    assert add(2, 2) == 4\n\n\ndef test_most():\n    assert add(3, 3) == 6\n'
+    write(
+        line,
+        user,
+        (MESSAGE.format('Add `subtract()`'), SUBTRACT),
+        (MESSAGE.format('Test `add()` more'), {'tests/test_more.py': more}),
+    )
+    steps: list[tuple[str, int, int | None]] = []
+    found = check(line, lambda step, done=0, of=None: steps.append((step, done, of)))
+    # The first has one test and one example, which are run again after the last.
+    assert [(verified.patch, verified.tests, verified.faults) for verified in found] == [
+        (line.patches[0], 2, []),
+        (line.patches[1], 2 + 2, []),
+    ]
+    assert steps == [
+        ("Making the environment of upstream's tests", 0, None),
+        ('Checking the base out', 0, None),
+        ('Verifying `0001-Add-subtract.patch`', 0, 2),
+        ('Verifying `0002-Test-add-more.patch`', 1, 2),
+        ('Verifying what the patches before it carry', 1, 2),
+    ]
+
+
+def test_verify_leaves_the_tree_and_the_patches_alone(line: Line, user: User) -> None:
+    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT))
+    apply(line, quiet)
+    (line.tree / 'tests' / 'test_tools.py').write_text('work\n')
+    (line.tree / 'tests' / 'test_new.py').write_text('work\n')
+    before = user.git('status', '--porcelain'), user.git('log'), line.patches_digest()
+    check(line)
+    assert (user.git('status', '--porcelain'), user.git('log'), line.patches_digest()) == before
+    assert sorted(path.name for path in line.tree.parent.iterdir()) == [line.name, 'cache']
+
+
+def test_verify_without_patches_finds_nothing(line: Line) -> None:
+    assert check(line) == []
+
+
+def test_verify_names_all_faults_at_once(line: Line, user: User) -> None:
+    wrong = {**SUBTRACT, 'tests/test_subtract.py': str(SUBTRACT['tests/test_subtract.py']).replace('== 1', '== 2')}
+    write(
+        line,
+        user,
+        ('fix: Say hello', {'hello.txt': 'Hello\n'}),
+        (MESSAGE.format('Add `subtract()`.'), wrong),
+        (MESSAGE.format('Add `multiply()`'), {TOOLS: str(wrong[TOOLS]) + '\n\ndef multiply(): ...\n'}),
+    )
+    with pytest.raises(VerifyError) as error:
+        check(line)
+    # Not the words of pytest, which depend on its version.
+    text = re.sub(r'^    .*\n', '', str(error.value), flags=re.MULTILINE)
+    assert text == (
+        'The series on 1.0.0 has 8 faults.\n'
+        '\n'
+        '`patches/1.0.0/0001-fix-Say-hello.patch`:\n'
+        "- The subject 'fix: Say hello' has a prefix.\n"
+        '- There is no body.\n'
+        '- The last paragraph is not trailers only; there has to be an `Upstream-Status:`.\n'
+        '- It touches `hello.txt`, which is in none of `pydantic_ai_slim/pydantic_ai/`, `tests/`, `docs/`.\n'
+        '\n'
+        '`patches/1.0.0/0002-Add-subtract.patch`:\n'
+        "- The subject 'Add `subtract()`.' ends in a full stop.\n"
+        '- The tests in `tests/test_subtract.py` fail after it.\n'
+        '\n'
+        '`patches/1.0.0/0003-Add-multiply.patch`:\n'
+        '- It changes `pydantic_ai_slim/pydantic_ai/` and carries no test of that.\n'
+        '- The tests in `tests/test_subtract.py` fail after it.\n'
+        '\n'
+        f'{REMEDY}'
+    )
+    words = [
+        fault.words for found in error.value.faults.values() for fault in found if 'fail after it' in fault.problem
+    ]
+    assert ['assert 1 == 2' in said and '1 failed' in said for said in words] == [True, True]
+
+
+def test_verify_of_a_package_that_is_not_imported_shows_why(line: Line, user: User) -> None:
+    files: dict[str, str | bytes] = {**SUBTRACT, INIT: 'from .tools import missing\n'}
+    write(line, user, (MESSAGE.format('Add `subtract()`'), files))
+    with pytest.raises(VerifyError) as error:
+        check(line)
+    (found,) = error.value.faults.values()
+    assert [fault.problem for fault in found] == ['`import pydantic_ai` fails after it.']
+    assert "ImportError: cannot import name 'missing'" in found[0].words
+
+
+def test_verify_of_a_package_that_only_the_next_patch_makes_whole_finds_the_first(line: Line, user: User) -> None:
+    write(
+        line,
+        user,
+        (
+            MESSAGE.format('Export `subtract()`'),
+            {INIT: 'from .tools import add, subtract\n', 'tests/test_tools.py': ''},
+        ),
+        (MESSAGE.format('Add `subtract()`'), SUBTRACT),
+    )
+    with pytest.raises(VerifyError) as error:
+        check(line)
+    assert {patch: [fault.problem for fault in found] for patch, found in error.value.faults.items()} == {
+        'patches/1.0.0/0001-Export-subtract.patch': ['`import pydantic_ai` fails after it.']
+    }
+
+
+def test_verify_of_a_test_that_a_later_patch_breaks_finds_the_later(line: Line, user: User) -> None:
+    broken = str(SUBTRACT[TOOLS]).replace('a - b', 'b - a')
+    write(
+        line,
+        user,
+        (MESSAGE.format('Add `subtract()`'), {**SUBTRACT, 'docs/tools.md': '# Tools\n'}),
+        (MESSAGE.format('Swap the operands'), {TOOLS: broken, 'tests/test_swap.py': 'def test_swap(): ...\n'}),
+    )
+    assert faults(line) == ['The tests in `tests/test_subtract.py` fail after it.']
+
+
+@pytest.mark.parametrize('path', ['docs/tools.md', TOOLS])
+def test_verify_of_an_example_that_fails_names_its_page(line: Line, user: User, path: str) -> None:
+    example = '```python\nfrom pydantic_ai import add\n\nassert add(1, 1) == 3\n```\n'
+    text = f"'''Add.\n\n{example}'''\n{SUBTRACT[TOOLS]}" if path == TOOLS else example
+    write(line, user, (MESSAGE.format('Add `subtract()`'), {**SUBTRACT, path: text}))
+    assert faults(line) == [f'The examples in `docs/tools.md`, `{TOOLS}` fail after it.']
+
+
+def test_verify_of_a_patch_with_ignored_files_names_them(line: Line, user: User) -> None:
+    apply(line, quiet)
+    (line.tree / 'tests' / '__pycache__').mkdir()
+    (line.tree / 'tests' / '__pycache__' / 'test_tools.pyc').write_bytes(b'\0')
+    user.git('add', '--force', '--all')
+    user.commit(MESSAGE.format('Add `subtract()`'), SUBTRACT)
+    extract(line, quiet)
+    assert faults(line) == ["It touches `tests/__pycache__/test_tools.pyc`, which upstream's `.gitignore` keeps out."]
+
+
+def test_verify_of_a_patch_that_does_not_apply_stops_there(line: Line, user: User) -> None:
+    write(
+        line,
+        user,
+        (MESSAGE.format('Add `subtract()`'), SUBTRACT),
+        (MESSAGE.format('Test `add()`'), {'tests/test_tools.py': 'def test(): ...\n'}),
+    )
+    first = line.patches[0]
+    first.write_text(first.read_text().replace(' def name() -> str:', ' def title() -> str:'))
+    with pytest.raises(VerifyError) as error:
+        check(line)
+    assert str(error.value) == (
+        'The series on 1.0.0 has 1 fault.\n'
+        '\n'
+        '`patches/1.0.0/0001-Add-subtract.patch`:\n'
+        '- It does not apply to the base with the patches before it.\n'
+        f'    error: patch failed: {TOOLS}:4\n'
+        f'    error: {TOOLS}: patch does not apply\n'
+        '\n'
+        f'{REMEDY}'
+    )
+
+
+def test_verify_of_a_patch_that_extract_would_write_otherwise_says_so(line: Line, user: User) -> None:
+    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT))
+    patch = line.patches[0]
+    patch.write_text(re.sub(r'^index .*\n', '', patch.read_text(), flags=re.MULTILINE))
+    patch.rename(patch.with_name('0001-subtract.patch'))
+    assert faults(line) == [
+        '`make extract` would call it `0001-Add-subtract.patch`.',
+        '`make extract` would write it otherwise. Let it: run `make apply` and `make extract`.',
+    ]
+    apply(line, quiet)
+    extract(line, quiet)
+    check(line)
+
+
+def test_verify_without_requirements_says_what_uv_misses(line: Line) -> None:
+    with pytest.raises(EnvironmentFailedError) as error:
+        verify(line, quiet)
+    assert 'tests.in' in error.value.words

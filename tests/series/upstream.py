@@ -1,0 +1,130 @@
+"""A small upstream, a line on it, and a user of its tree."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import subprocess
+import tarfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic_ai_slim.hatch_build import content_digest
+from series.line import Line, find_line
+
+ROOT = Path(__file__).parents[2]
+BASE = '1.0.0'
+
+PACKAGE = {
+    'pydantic_ai/__init__.py': 'from .tools import add\n\n__all__ = ("add",)\n',
+    'pydantic_ai/tools.py': 'def add(a: int, b: int) -> int:\n    return a + b\n\n\ndef name() -> str:\n    return "tools"\n',
+    'pydantic_ai/py.typed': '',
+}
+INFO = {
+    'METADATA': f'Metadata-Version: 2.4\nName: pydantic-ai-slim\nVersion: {BASE}\nSummary: A small upstream\n'
+    'License-Expression: MIT\nLicense-File: LICENSE\nRequires-Python: >=3.10\n\nA small upstream.\n',
+    'WHEEL': 'Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n',
+    'entry_points.txt': '[console_scripts]\npai = pydantic_ai:add\n',
+    'licenses/LICENSE': 'The licence\n',
+}
+ARCHIVE = {
+    'PKG-INFO': 'Metadata-Version: 2.4\nName: pydantic-ai\nVersion: 0.9.0\n',
+    '.gitignore': '__pycache__\n/notes/\n',
+    'LICENSE': 'The licence\n',
+    'README.md': 'Not for the tree\n',
+    'pyproject.toml': '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n\n'
+    '[project]\nname = "pydantic-ai"\nversion = "0.9.0"\n\n'
+    '[tool.hatch.build.targets.wheel]\nbypass-selection = true\n\n[tool.pytest.ini_options]\ntestpaths = ["tests"]\n',
+    'tests/__init__.py': '',
+    'tests/test_tools.py': 'from pydantic_ai import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n',
+    # It does in small what upstream's own does: each block of the pages and modules is an example.
+    'tests/test_examples.py': """\
+import re
+from pathlib import Path
+
+import pytest
+import pydantic_ai_examples
+
+FOUND = [
+    pytest.param(code, id=f'{path}:{number}')
+    for folder in ('docs', 'pydantic_ai_slim', 'pydantic_graph', 'pydantic_evals')
+    for path in sorted(Path(folder).resolve(strict=True).rglob('*.[mp][dy]'))
+    for path in [path.relative_to(Path.cwd())]
+    for number, code in enumerate(re.findall('```python\\n(.*?)```', path.read_text(), re.DOTALL))
+]
+
+
+@pytest.mark.parametrize('code', FOUND)
+def test_docs_examples(code):
+    exec(code, {})
+""",
+}
+
+
+def write_releases(folder: Path) -> None:
+    """Write the wheel of the base and the source archive with the tests, as pip takes them with `--find-links`."""
+    info = {f'pydantic_ai_slim-{BASE}.dist-info/{name}': text for name, text in INFO.items()}
+    files = PACKAGE | info
+    files[f'pydantic_ai_slim-{BASE}.dist-info/RECORD'] = ''.join(f'{name},,\n' for name in files)
+    with zipfile.ZipFile(folder / f'pydantic_ai_slim-{BASE}-py3-none-any.whl', 'w') as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
+    with tarfile.open(folder / 'pydantic_ai-0.9.0.tar.gz', 'w:gz') as archive:
+        for name, text in ARCHIVE.items():
+            member = tarfile.TarInfo(f'pydantic_ai-0.9.0/{name}')
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+
+
+def write_line(root: Path, releases: Path, unpacked: Path) -> Line:
+    """Write the `line.toml` of a line without patches."""
+    folder = root / 'patches' / BASE
+    folder.mkdir(parents=True)
+    (folder / 'line.toml').write_text(
+        f"""\
+base = "{BASE}"
+released = 2025-01-31
+number = 1
+digest = "{content_digest(unpacked)}"
+python = ["3.12"]
+
+[tests]
+package = "pydantic-ai"
+version = "0.9.0"
+digest = "sha256:{hashlib.sha256((releases / 'pydantic_ai-0.9.0.tar.gz').read_bytes()).hexdigest()}"
+
+[caps]
+"""
+    )
+    return find_line(root)
+
+
+@dataclass
+class User:
+    """Someone who works in a tree, with git as it is configured for them."""
+
+    tree: Path
+
+    def git(self, *arguments: str) -> str:
+        """Run git in the tree and return what it prints; it must succeed."""
+        done = subprocess.run(['git', *arguments], cwd=self.tree, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.strip()
+
+    def commit(self, message: str, files: dict[str, str | bytes]) -> None:
+        """Write files and commit them."""
+        for name, content in files.items():
+            path = self.tree / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+        self.git('add', '--all')
+        self.git('commit', '--quiet', '--message', message)
+
+    def subjects(self) -> list[str]:
+        """Return the subjects of the tree's commits, without the base's."""
+        return self.git('log', '--reverse', '--format=%s', 'refs/series/base..HEAD').splitlines()
+
+
+def quiet(step: str, done: int = 0, of: int | None = None) -> None:
+    """Report nothing."""
