@@ -18,11 +18,14 @@ def build(line: Line, report: Report) -> Path:
     """Build the wheel of a line into `dist/` and return its path.
 
     Raises:
-        BuildError: The build failed, with the words of the hook if it was the hook that stopped it; there is no new wheel.
+        BuildError: The build failed, with the words of the hook if it was the hook that stopped it. There is no wheel
+            then: one of an earlier build would pass for that of the patches as they are now.
     """
     project = line.root / 'pydantic_ai_slim' / line.name
     dist = line.root / 'dist'
     dist.mkdir(exist_ok=True)
+    for stale in dist.glob(f'*-{line.version}-*.whl'):
+        stale.unlink()
     report(f'Building the wheel of {line.version}')
     with tempfile.TemporaryDirectory(dir=dist, prefix='.build-') as folder:
         done = subprocess.run(

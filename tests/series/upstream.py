@@ -22,8 +22,24 @@ PACKAGE = {
     'pydantic_ai/py.typed': '',
 }
 INFO = {
-    'METADATA': f'Metadata-Version: 2.4\nName: pydantic-ai-slim\nVersion: {BASE}\nSummary: A small upstream\n'
-    'License-Expression: MIT\nLicense-File: LICENSE\nRequires-Python: >=3.10\n\nA small upstream.\n',
+    'METADATA': f"""\
+Metadata-Version: 2.4
+Name: pydantic-ai-slim
+Version: {BASE}
+Summary: A small upstream
+Project-URL: Homepage, https://example.com
+Author-email: A. Author <author@example.com>
+License-Expression: MIT
+License-File: LICENSE
+Classifier: Programming Language :: Python :: 3
+Requires-Python: >=3.10
+Requires-Dist: httpx>=0.27
+Provides-Extra: cli
+Requires-Dist: rich>=13; extra == 'cli'
+Description-Content-Type: text/markdown
+
+A small upstream.
+""",
     'WHEEL': 'Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n',
     'entry_points.txt': '[console_scripts]\npai = pydantic_ai:add\n',
     'licenses/LICENSE': 'The licence\n',

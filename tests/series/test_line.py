@@ -1,0 +1,69 @@
+"""Which line is meant."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pydantic_ai_slim.hatch_build import LineError
+from series.errors import NoLineError
+from series.line import Line, find_line
+
+
+def copy_line(line: Line, name: str) -> None:
+    folder = line.folder.parent / name
+    shutil.copytree(line.folder, folder)
+    toml = folder / 'line.toml'
+    toml.write_text(toml.read_text().replace(f'base = "{line.base}"', f'base = "{name}"'))
+
+
+def test_find_line_without_a_name_finds_the_newest(line: Line) -> None:
+    for name in ('1.10.0', '1.9.0', '1.10.0rc1'):
+        copy_line(line, name)
+    (line.folder.parent / '2.0.0').mkdir()  # has no `line.toml`
+    assert find_line(line.root).base == '1.10.0'
+
+
+def test_find_line_with_a_name_finds_it(line: Line) -> None:
+    copy_line(line, '1.10.0')
+    assert find_line(line.root, '1.0.0') == line
+
+
+def test_find_line_of_an_unknown_name_names_those_there_are(line: Line) -> None:
+    for name in ('1.10.0', '1.9.0'):
+        copy_line(line, name)
+    with pytest.raises(NoLineError) as error:
+        find_line(line.root, '3.0.0')
+    assert str(error.value) == (
+        'There is no line `3.0.0`: `patches/3.0.0/line.toml` does not exist.\n'
+        'Name one of `1.0.0`, `1.9.0`, `1.10.0`, or none for the newest.'
+    )
+
+
+def test_find_line_outside_of_a_checkout_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NoLineError) as error:
+        find_line(tmp_path)
+    assert str(error.value) == (
+        f'There is no line in `{tmp_path}`: no folder of its `patches/` holds a `line.toml`.\n'
+        "Go to the repository's root and run the same command again."
+    )
+
+
+def test_find_line_with_a_wrong_line_toml_raises(line: Line) -> None:
+    (line.folder / 'line.toml').write_text('base = 1\n')
+    with pytest.raises(LineError):
+        find_line(line.root)
+
+
+def test_patches_digest_tells_names_and_bytes_apart(line: Line) -> None:
+    (line.folder / '0001-a.patch').write_text('one')
+    one = line.patches_digest()
+    (line.folder / '0001-a.patch').rename(line.folder / '0001-b.patch')
+    renamed = line.patches_digest()
+    (line.folder / '0001-b.patch').write_text('two')
+    assert len({one, renamed, line.patches_digest()}) == 3
+    (line.folder / '0001-b.patch').rename(line.folder / '0001-a.patch')
+    (line.folder / '0001-a.patch').write_text('one')
+    assert line.patches_digest() == one

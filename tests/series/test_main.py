@@ -1,0 +1,122 @@
+"""The command line: what it prints, where to, and its exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from series.__main__ import main
+from series.line import Line
+from tests.series.upstream import ROOT, User
+
+HELP = """\
+usage: python -m series [-h] VERB ...
+
+Handle the series of patches. Run it from the root of the repository.
+
+positional arguments:
+  VERB
+    apply     make the tree `build/LINE`: the base, then one commit per patch
+    extract   write the tree's commits back to `patches/LINE`
+    verify    check the messages, and import and test the package after every
+              single patch
+    build     build the wheel into `dist/`
+"""
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(line: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in the root of the line's checkout and returns exit code, output and errors."""
+    monkeypatch.chdir(line.root)
+    # What argparse prints depends on these.
+    monkeypatch.setenv('COLUMNS', '80')
+    monkeypatch.setenv('NO_COLOR', '1')
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        try:
+            code = main(arguments)
+        except SystemExit as error:
+            assert isinstance(error.code, int)
+            code = error.code
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def test_main_apply_and_extract_say_what_they_did(run: Run, user: User) -> None:
+    code, out, errors = run('apply')
+    base = user.git('rev-parse', 'HEAD')
+    assert (code, out, errors) == (
+        0,
+        f'`build/1.0.0` holds the base and 0 patches; its last commit is {base}.\n',
+        '',
+    )
+    user.commit('Add one', {'tests/one.txt': '1\n'})
+    assert run('extract', '1.0.0') == (
+        0,
+        '`patches/1.0.0` holds the commits of `build/1.0.0`:\nadded 0001-Add-one.patch\n',
+        '',
+    )
+    assert run('extract') == (0, '`patches/1.0.0` holds the commits of `build/1.0.0` already.\n', '')
+
+
+def test_main_that_is_refused_prints_why_and_returns_1(run: Run) -> None:
+    assert run('extract') == (1, '', 'error: There is no tree `build/1.0.0`.\nRun `make apply` to make it.\n')
+
+
+def test_main_with_a_wrong_line_toml_prints_why_and_returns_1(run: Run, line: Line) -> None:
+    (line.folder / 'line.toml').write_text('base =')
+    code, out, errors = run('apply')
+    assert (code, out) == (1, '')
+    assert errors.startswith(f'error: `{line.folder / "line.toml"}` is not valid TOML: ')
+
+
+def test_main_without_a_verb_returns_2(run: Run) -> None:
+    code, out, errors = run()
+    assert (code, out) == (2, '')
+    assert errors.endswith('error: the following arguments are required: VERB\n')
+
+
+def test_main_help_lists_the_verbs_and_exit_codes(run: Run) -> None:
+    code, out, errors = run('--help')
+    assert (code, errors) == (0, '')
+    assert out.startswith(HELP)
+    assert out.endswith(
+        'exit codes:\n'
+        '  0    done\n'
+        '  1    refused or failed; the message says why and what to do next\n'
+        '  2    the command line is wrong\n'
+        '  130  interrupted\n'
+    )
+
+
+def test_main_that_is_interrupted_returns_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr('series.__main__.apply', interrupt)
+    assert run('apply') == (130, '', 'error: Interrupted. Run the same command again.\n')
+
+
+def test_python_m_series_runs_in_a_process_of_its_own(line: Line, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, '-m', 'series', 'extract', '9.9.9'],
+        cwd=line.root,
+        env=os.environ | {'PYTHONPATH': str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, '')
+    assert done.stderr == (
+        'error: There is no line `9.9.9`: `patches/9.9.9/line.toml` does not exist.\n'
+        'Name one of `1.0.0`, or none for the newest.\n'
+    )
