@@ -105,18 +105,24 @@ def _stop(git: Git, line: Line, error: PatchError) -> PatchError:
     folder = line.show(line.tree)
     fit = f': it does not fit {", ".join(f"`{file}`" for file in error.files)}' if error.files else ''
     problem = f'The patch `{line.show(error.patch)}` does not apply to the base with the patches before it{fit}.'
-    go_on = f'`git -C {folder} add` them, and run `git -C {folder} am --continue` and then `make extract`'
-    give_up = f'To give up, delete `{folder}`.'
     if not done.returncode:
         remedy = (
             f'Git could merge it and the patches after it, and the tree `{folder}` holds the result. Read its commits, '
-            f'then write them to `{line.show(line.folder)}` with `make extract`. {give_up}'
+            f'then write them to `{line.show(line.folder)}` with `make extract`; or give up with `git -C {folder} checkout '
+            f'-B {tree.BRANCH} {tree.APPLIED}`.'
         )
-    elif git.run('ls-files', '--unmerged'):
-        remedy = f'It waits in `{folder}`, with conflict marks. Edit the marked files, {go_on}. {give_up}'
+        return PatchError(problem, remedy, error.words, patch=error.patch, files=error.files)
+    waiting = rest[int((git.folder / '.git' / 'rebase-apply' / 'next').read_text()) - 1]
+    what = 'It' if waiting == error.patch else f'Git could merge it, but not `{waiting.name}`, which'
+    if git.run('ls-files', '--unmerged'):
+        how = f'{what} waits in `{folder}`, with conflict marks. Edit the marked files,'
     else:
-        remedy = (
-            f'It waits in `{folder}`. Put what fits into the files and the rest beside them with `git -C {folder} am '
-            f'--show-current-patch=diff | git -C {folder} apply --reject`; edit the files, {go_on}. {give_up}'
+        how = (
+            f'{what} waits in `{folder}`. Put what fits into the files and the rest beside them with `git -C {folder} am '
+            f'--show-current-patch=diff | git -C {folder} apply --reject`; edit the files,'
         )
+    remedy = (
+        f'{how} `git -C {folder} add` them, and run `git -C {folder} am --continue` and then `make extract`; or give up '
+        f'with `git -C {folder} am --abort`.'
+    )
     return PatchError(problem, remedy, error.words, patch=error.patch, files=error.files)

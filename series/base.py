@@ -9,13 +9,14 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from pydantic_ai_slim.hatch_build import DIST_NAME, content_digest
 from series.errors import DownloadError
-from series.git import IDENTITY, Git, words
+from series.git import EMAIL, NAME, Git, words
 from series.line import Line
 from series.tree import BRANCH
 
@@ -56,7 +57,7 @@ def base_repository(line: Line, report: Report) -> Path:
             archive = _archive(line, Path(folder))
             report('Making the base commit')
             made = Path(folder) / 'base.git'
-            _commit(made, line, [*_wheel_files(wheel), *_archive_files(archive)])
+            _commit(made, line, chain(_wheel_files(wheel), _archive_files(archive)))
             made.rename(repository)
     return repository
 
@@ -130,29 +131,31 @@ def _archive_files(archive: Path) -> Iterator[tuple[str, bytes]]:
                 yield str(path), file.read()
 
 
-def _commit(repository: Path, line: Line, files: list[tuple[str, bytes]]) -> None:
+def _commit(repository: Path, line: Line, files: Iterable[tuple[str, bytes]]) -> None:
     """Make a bare repository with one commit that holds the files.
 
-    `git fast-import` writes a pack straight from the archives, so no file touches the disk on its own. Nothing is
-    compressed: most of it is pictures and recorded answers, and a tree links to the pack instead of copying it.
+    `git fast-import` writes a pack, so no file touches the disk on its own. Nothing is compressed: most of it is pictures
+    and recorded answers, and a tree links to the pack instead of copying it.
     """
     repository.mkdir()
     git = Git(repository)
     git.run('init', '--quiet', '--bare', '--template=', f'--initial-branch={BRANCH}')
     message = line.base_message.encode()
-    date = f'{line.released:%Y-%m-%d}T00:00:00+0000'
-    author, committer = (
-        f'{who} {IDENTITY[f"GIT_{who.upper()}_NAME"]} <{IDENTITY[f"GIT_{who.upper()}_EMAIL"]}> {date}\n'.encode()
-        for who in ('author', 'committer')
-    )
-    parts = [f'commit refs/heads/{BRANCH}\n'.encode(), author, committer, b'data %d\n' % len(message), message]
-    for path, content in sorted(files):
-        parts += [f'M 100644 inline {path}\ndata {len(content)}\n'.encode(), content, b'\n']
-    git.run(
-        *('-c', 'core.compression=0', '-c', 'fastimport.unpackLimit=0'),
-        *('fast-import', '--quiet', '--done', '--depth=0', '--date-format=rfc2822'),
-        stdin=b''.join([*parts, b'done\n']),
-    )
+    who = f'{NAME} <{EMAIL}> {line.released:%Y-%m-%d}T00:00:00+0000'
+    with tempfile.TemporaryFile(dir=repository.parent) as stream:
+        stream.write(f'commit refs/heads/{BRANCH}\nauthor {who}\ncommitter {who}\ndata {len(message)}\n'.encode())
+        stream.write(message)
+        for path, content in files:
+            stream.write(f'M 100644 inline {path}\ndata {len(content)}\n'.encode())
+            stream.write(content)
+            stream.write(b'\n')
+        stream.write(b'done\n')
+        stream.seek(0)
+        git.run(
+            *('-c', 'core.compression=0', '-c', 'fastimport.unpackLimit=0'),
+            *('fast-import', '--quiet', '--done', '--depth=0', '--date-format=rfc2822'),
+            stdin=stream,
+        )
 
 
 def clone(repository: Path, folder: Path, revision: str) -> Git:
@@ -178,8 +181,6 @@ _CONFIG = {
     'core.fsmonitor': 'false',
     'gc.auto': '0',
     'diff.noprefix': 'false',
-    # A resolved conflict keeps what the patch says of line ends.
-    'am.keepcr': 'true',
 }
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 from series.errors import GitError, SeriesError
 
-IDENTITY = {
-    'GIT_AUTHOR_NAME': 'series',
-    'GIT_AUTHOR_EMAIL': 'series@localhost',
-    'GIT_COMMITTER_NAME': 'series',
-    'GIT_COMMITTER_EMAIL': 'series@localhost',
-}
+NAME = 'series'
+EMAIL = 'series@localhost'
 """The author of the base commit and the committer of every commit: fixed, so that commit ids are."""
 
 
@@ -36,7 +33,10 @@ def environment() -> dict[str, str]:
         'GIT_EDITOR': 'true',
         'LC_ALL': 'C',
         'TZ': 'UTC',
-        **IDENTITY,
+        'GIT_AUTHOR_NAME': NAME,
+        'GIT_AUTHOR_EMAIL': EMAIL,
+        'GIT_COMMITTER_NAME': NAME,
+        'GIT_COMMITTER_EMAIL': EMAIL,
     }
 
 
@@ -50,9 +50,7 @@ class Git:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
 
-    def attempt(
-        self, *args: str, stdin: bytes | None = None, env: Mapping[str, str] | None = None
-    ) -> subprocess.CompletedProcess[bytes]:
+    def attempt(self, *args: str, stdin: IO[bytes] | None = None) -> subprocess.CompletedProcess[bytes]:
         """Run git and return what came of it, whatever its exit status.
 
         Raises:
@@ -61,9 +59,9 @@ class Git:
         try:
             return subprocess.run(
                 ['git', '-C', str(self.folder), *args],
-                input=stdin if stdin is not None else b'',
+                stdin=stdin or subprocess.DEVNULL,
                 # A folder that is no repository must not pass for a part of one around it.
-                env=environment() | {'GIT_CEILING_DIRECTORIES': str(self.folder.parent)} | dict(env or {}),
+                env=environment() | {'GIT_CEILING_DIRECTORIES': str(self.folder.parent)},
                 capture_output=True,
                 check=False,
             )
@@ -73,13 +71,13 @@ class Git:
                 'Install git 2.32 or newer, then run the same command again.',
             ) from None
 
-    def run(self, *args: str, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> str:
+    def run(self, *args: str, stdin: IO[bytes] | None = None) -> str:
         """Run git and return its standard output, without the last newline.
 
         Raises:
             GitError: It failed.
         """
-        done = self.attempt(*args, stdin=stdin, env=env)
+        done = self.attempt(*args, stdin=stdin)
         if done.returncode:
             raise GitError(args, self.folder, done.returncode, words(done))
         return done.stdout.decode('utf-8', 'replace').removesuffix('\n')

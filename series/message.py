@@ -23,14 +23,14 @@ def message_faults(patch: Path, scratch: Path) -> list[str]:
         patch: The patch file.
         scratch: A folder to put temporary files into.
     """
-    mail = patch.read_bytes()
     # As `git am` will read it, with `[…]` in the subject kept.
-    read = Git(scratch).run('mailinfo', '-b', '--encoding=UTF-8', '--no-scissors', 'message', 'diff', stdin=mail)
+    with patch.open('rb') as mail:
+        read = Git(scratch).run('mailinfo', '-b', '--encoding=UTF-8', '--no-scissors', 'message', 'diff', stdin=mail)
     headers = dict(line.split(': ', 1) for line in read.splitlines() if ': ' in line)
     body = (scratch / 'message').read_text('utf-8').strip()
     faults = [*_subject_faults(headers.get('Subject', '').strip()), *_body_faults(body), *_trailer_faults(body)]
     # One such line is the end of the message, where `git format-patch` put it.
-    if mail.split(b'\ndiff --git ')[0].splitlines().count(b'---') > 1:
+    if patch.read_bytes().split(b'\ndiff --git ')[0].splitlines().count(b'---') > 1:
         faults.append('The body has a line of three dashes, at which git ends a message.')
     return faults
 

@@ -179,10 +179,11 @@ class _Run:
             self._pytest(verified, f'The examples in {_listed(examples)}', 'tests/test_examples.py', '-k', chosen)
 
     def _pytest(self, verified: Verified, what: str, *arguments: str) -> None:
-        done = self._run('-m', 'pytest', '-q', '--tb=short', '-p', 'no:cacheprovider', *arguments)
+        # Faults enough to see what is wrong.
+        done = self._run('-m', 'pytest', '-q', '--tb=short', '--maxfail=5', '-p', 'no:cacheprovider', *arguments)
         summary = done.stdout.strip().rpartition('\n')[2]
-        # 5: no tests were collected, which is right for a file without examples.
-        if done.returncode not in (0, 5):
+        # 5: no test was selected, as in a file without examples.
+        if done.returncode not in ((0, 5) if '-k' in arguments else (0,)):
             verified.faults.append(Fault(f'{what} fail after it.', done.stdout))
         verified.tests += int(passed[1]) if (passed := re.search(r'(\d+) passed', summary)) else 0
 

@@ -287,7 +287,7 @@ def test_apply_of_a_conflict_stops_with_marks_and_the_tool_waits_for_the_user(li
         'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to the base with the patches before it: '
         f'it does not fit `{TOOLS}`.\n'
         'It waits in `build/1.0.0`, with conflict marks. Edit the marked files, `git -C build/1.0.0 add` them, and run '
-        '`git -C build/1.0.0 am --continue` and then `make extract`. To give up, delete `build/1.0.0`.\n'
+        '`git -C build/1.0.0 am --continue` and then `make extract`; or give up with `git -C build/1.0.0 am --abort`.\n'
         '\n'
         f'    error: patch failed: {TOOLS}:1\n'
         f'    error: {TOOLS}: patch does not apply'
@@ -326,13 +326,38 @@ def test_apply_of_what_git_can_merge_stops_and_says_so(line: Line, user: User) -
         'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to the base with the patches before it: '
         f'it does not fit `{TOOLS}`.\n'
         'Git could merge it and the patches after it, and the tree `build/1.0.0` holds the result. Read its commits, then '
-        'write them to `patches/1.0.0` with `make extract`. To give up, delete `build/1.0.0`.'
+        'write them to `patches/1.0.0` with `make extract`; or give up with `git -C build/1.0.0 checkout -B series refs/series/applied`.'
     )
     assert user.subjects() == ['Add one', 'Swap the summands']
     assert (line.tree / TOOLS).read_text() == renamed.replace('a + b', 'b + a')
     with pytest.raises(LostWorkError):
         apply(line, quiet)
     assert extract(line, quiet) == ['changed 0001-Add-one.patch', 'changed 0002-Swap-the-summands.patch']
+
+
+def test_apply_of_what_git_can_merge_in_part_names_the_patch_that_waits(line: Line, user: User) -> None:
+    write_series(
+        line,
+        user,
+        ('Add one', {'tests/one.txt': '1\n'}),
+        ('Swap the summands', {TOOLS: ADDED}),
+        ('Call it title', {TOOLS: ADDED.replace('def name', 'def title')}),
+    )
+    replace_first(line, user, {TOOLS: PACKAGE['pydantic_ai/tools.py'].replace('def name', 'def names')})
+    with pytest.raises(PatchError) as error:
+        apply(line, quiet)
+    assert f'{error.value.problem}\n{error.value.remedy}' == (
+        'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to the base with the patches before it: '
+        f'it does not fit `{TOOLS}`.\n'
+        'Git could merge it, but not `0003-Call-it-title.patch`, which waits in `build/1.0.0`, with conflict marks. Edit '
+        'the marked files, `git -C build/1.0.0 add` them, and run `git -C build/1.0.0 am --continue` and then `make '
+        'extract`; or give up with `git -C build/1.0.0 am --abort`.'
+    )
+    assert user.subjects() == ['Add one', 'Swap the summands']
+    user.git('am', '--abort')
+    assert user.subjects() == ['Add one']
+    with pytest.raises(PatchError):
+        apply(line, quiet)
 
 
 def test_apply_of_a_patch_for_unknown_content_stops_and_says_how_to_use_the_rest_of_it(line: Line, user: User) -> None:
@@ -346,7 +371,7 @@ def test_apply_of_a_patch_for_unknown_content_stops_and_says_how_to_use_the_rest
         f'it does not fit `{TOOLS}`.\n'
         'It waits in `build/1.0.0`. Put what fits into the files and the rest beside them with `git -C build/1.0.0 am '
         '--show-current-patch=diff | git -C build/1.0.0 apply --reject`; edit the files, `git -C build/1.0.0 add` them, '
-        'and run `git -C build/1.0.0 am --continue` and then `make extract`. To give up, delete `build/1.0.0`.\n'
+        'and run `git -C build/1.0.0 am --continue` and then `make extract`; or give up with `git -C build/1.0.0 am --abort`.\n'
         '\n'
         f'    error: patch failed: {TOOLS}:1\n'
         f'    error: {TOOLS}: patch does not apply'
