@@ -42,9 +42,15 @@ def find_python(version: str) -> Path | None:
     return None if done.returncode else Path(done.stdout.decode().strip())
 
 
-def base_requirements(line: Line) -> list[str]:
-    """Return what an environment with the unmodified base needs: the base, and the line's caps, without which it doesn't import."""
-    return [f'{DIST_NAME}==={line.base}', *(name + cap for name, cap in line.caps.items())]
+def base_requirements(line: Line) -> list[str | Path]:
+    """Return what to install for the unmodified base, which doesn't work without the line's caps.
+
+    The caps are constraints, since most of them are on what only an extra needs; they are written to a file in `build/envs`.
+    """
+    constraints = line.root / 'build' / 'envs' / f'caps-{line.name}.txt'
+    constraints.parent.mkdir(parents=True, exist_ok=True)
+    constraints.write_text(''.join(f'{name}{cap}\n' for name, cap in line.caps.items()))
+    return [f'{DIST_NAME}==={line.base}', '--constraint', constraints]
 
 
 def built_wheel(line: Line) -> Path:
