@@ -86,10 +86,10 @@ def make_environments(line: Line) -> list[Path]:
 
 
 def make_environment(folder: Path, python: Path, requirements: Sequence[str | Path]) -> Path:
-    """Make an environment, or bring an existing one up to date.
+    """Make an environment, in place of one that is there.
 
-    What isn't required any more is removed, and the fork is installed anew each time, since its version stays the same
-    while its patches change.
+    It is made from scratch each time, which takes a second or two: nothing of before is in it, not even the fork under
+    the same version with other patches.
 
     Args:
         folder: Where the environment is, or will be.
@@ -104,8 +104,8 @@ def make_environment(folder: Path, python: Path, requirements: Sequence[str | Pa
     """
     inside = folder / ('Scripts/python.exe' if os.name == 'nt' else 'bin/python')
     steps = [
-        ['venv', '--quiet', '--no-project', '--allow-existing', '--python', str(python), str(folder)],
-        ['pip', 'install', '--quiet', '--exact', '--reinstall-package', DIST_NAME, '--python', str(inside)],
+        ['venv', '--quiet', '--no-project', '--clear', '--python', str(python), str(folder)],
+        ['pip', 'install', '--quiet', '--python', str(inside)],
     ]
     steps[1] += map(str, requirements)
     for step in steps:
