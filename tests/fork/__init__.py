@@ -1,0 +1,1 @@
+"""What the built fork does: the points of the contract, the same tests for every line."""

@@ -1,0 +1,54 @@
+"""Settings of the tests of the built fork."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+with warnings.catch_warnings():
+    # Warnings are errors in these tests, but what the base's dependencies say while they are imported is not our concern.
+    warnings.simplefilter('ignore')
+    import pydantic_ai
+
+PROFILES = {
+    # The same examples each time, few enough for a minute.
+    'ci': settings(derandomize=True, max_examples=800, print_blob=True),
+    # Others each time: `HYPOTHESIS_PROFILE=thorough`, and `--hypothesis-seed=N` to see the same again.
+    'thorough': settings(max_examples=20_000, print_blob=True),
+}
+for name, profile in PROFILES.items():
+    settings.register_profile(
+        name,
+        profile,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+settings.load_profile(os.environ.get('HYPOTHESIS_PROFILE', 'ci'))
+
+
+def pytest_report_header() -> str:
+    """Say what is tested."""
+    return f'pydantic-ai-slim: {version("pydantic-ai-slim")}'
+
+
+def pytest_sessionstart() -> None:
+    """Refuse to test a source folder instead of the installed package."""
+    package = Path(pydantic_ai.__file__).parent
+    if package.parent != Path(sysconfig.get_path('purelib')):
+        raise pytest.UsageError(
+            f'`pydantic_ai` is imported from `{package}`, which is not where packages are installed. '
+            'These tests are for the built wheel: take that folder off the import path.'
+        )
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run async tests on asyncio only: the base needs it."""
+    return 'asyncio'

@@ -1,0 +1,70 @@
+"""What differs between the lines: the only module of these tests that looks at which one it runs on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from anyio import ClosedResourceError
+from pydantic_ai import AbstractToolset, Agent, RunContext, ToolDefinition, WrapperToolset
+from pydantic_ai.toolsets._dynamic import DynamicToolset as DynamicToolset  # noqa: PLC0414 (an explicit re-export)
+
+HAS_FOR_RUN = hasattr(AbstractToolset, 'for_run')
+"""Whether a toolset can answer with another instance for a run in `for_run()`, as on 2.x."""
+
+CANCELLED = (asyncio.CancelledError,) if HAS_FOR_RUN else (asyncio.CancelledError, ClosedResourceError)
+"""What a cancelled run can end with. The graph that 1.x runs on turns the cancellation into an error of its own at some awaits."""
+
+
+async def _keep_all(ctx: RunContext[Any], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
+    return tool_defs
+
+
+WRAPPERS: dict[str, Callable[[AbstractToolset[Any]], WrapperToolset[Any]]] = {
+    'PrefixedToolset': lambda toolset: toolset.prefixed('x'),
+    'FilteredToolset': lambda toolset: toolset.filtered(lambda ctx, tool_def: True),
+    'RenamedToolset': lambda toolset: toolset.renamed({'new': 'old'}),
+    'PreparedToolset': lambda toolset: toolset.prepared(_keep_all),
+    'ApprovalRequiredToolset': lambda toolset: toolset.approval_required(lambda ctx, tool_def, args: False),
+}
+"""How to make each wrapper of the line, such that it neither hides a tool nor refuses a call. Only the first changes names."""
+
+_FURTHER: dict[str, Callable[[Any], WrapperToolset[Any]]] = {
+    'DeferredLoadingToolset': lambda toolset: toolset.defer_loading(['no such tool']),
+    'IncludeReturnSchemasToolset': lambda toolset: toolset.include_return_schemas(),
+    'SetMetadataToolset': lambda toolset: toolset.with_metadata(key='value'),
+}
+"""Wrappers that only some lines have."""
+
+if hasattr(AbstractToolset, 'defer_loading'):
+    WRAPPERS |= _FURTHER
+
+
+class HandWrittenBase(AbstractToolset[Any]):
+    """What a wrapper that's written straight on `AbstractToolset` has to pass on, besides what it has to on every line."""
+
+    inner: AbstractToolset[Any]
+
+    if HAS_FOR_RUN:
+
+        async def for_run(self: Any, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+            return self._around(await self.inner.for_run(ctx))
+
+        async def for_run_step(self: Any, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+            return self._around(await self.inner.for_run_step(ctx))
+
+        def _around(self: Any, inner: AbstractToolset[Any]) -> AbstractToolset[Any]:
+            return self if inner is self.inner else type(self)(inner)
+
+
+@asynccontextmanager
+async def stream_events(agent: Agent[Any, Any], prompt: str, **options: Any) -> AsyncIterator[AsyncIterator[Any]]:
+    """Stream a run's events: `run_stream_events` is an iterator on 1.x, and a context manager on 2.x."""
+    events: Any = agent.run_stream_events(prompt, **options)
+    if hasattr(events, '__aenter__'):
+        async with events as entered:
+            yield entered
+    else:
+        yield events
