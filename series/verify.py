@@ -190,6 +190,8 @@ class _Run:
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(('PYTHON', 'PYTEST'))}
         environment |= {
+            # Files of two commits can have the same size and second, which is all that a compiled file is checked by.
+            'PYTHONDONTWRITEBYTECODE': '1',
             'PATH': os.pathsep.join([str(self.python.parent), environment.get('PATH', '')]),
             'PYTHONPATH': UPSTREAM_FOLDER,
             # Upstream's fixtures make ten HTTP clients for each test and nearly all of the time would go into reading
