@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -39,7 +39,7 @@ _FURTHER: dict[str, Callable[[Any], WrapperToolset[Any]]] = {
 """Wrappers that only some lines have."""
 
 if hasattr(AbstractToolset, 'defer_loading'):
-    WRAPPERS |= _FURTHER
+    WRAPPERS.update(_FURTHER)
 
 
 class HandWrittenBase(AbstractToolset[Any]):
@@ -60,7 +60,9 @@ class HandWrittenBase(AbstractToolset[Any]):
 
 
 @asynccontextmanager
-async def stream_events(agent: Agent[Any, Any], prompt: str, **options: Any) -> AsyncIterator[AsyncIterator[Any]]:
+async def stream_events(
+    agent: Agent[Any, Any], prompt: str, **options: Any
+) -> AsyncGenerator[AsyncIterator[Any], None]:
     """Stream a run's events: `run_stream_events` is an iterator on 1.x, and a context manager on 2.x."""
     events: Any = agent.run_stream_events(prompt, **options)
     if hasattr(events, '__aenter__'):

@@ -39,7 +39,7 @@ class ReturnsItself(Session):
 
 
 class ReturnsCoroutine(Session):
-    async def copy(self) -> Any:
+    async def copy(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         return type(self)('faulty', self.journal)
 
 
@@ -53,13 +53,17 @@ class WrapperReturnsItself(WrapperToolset[Any]):
 
 
 class WrapperReturnsCoroutine(WrapperReturnsItself):
-    async def copy(self) -> Any:
+    async def copy(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         return replace(self, log=[])
 
 
 class HandWrittenReturnsItself(HandWritten):
     def copy(self) -> Self:
         return self
+
+
+def hand_written_around_prefixed(toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+    return HandWritten(toolset.prefixed('x'))
 
 
 MAKERS: dict[str, Callable[[Journal], AbstractToolset[Any]]] = {
@@ -75,7 +79,7 @@ MAKERS: dict[str, Callable[[Journal], AbstractToolset[Any]]] = {
 bad = pytest.mark.parametrize('make', MAKERS.values(), ids=MAKERS.keys())
 places = pytest.mark.parametrize(
     'place',
-    [*WRAPPERS.values(), HandWritten, lambda t: HandWritten(t.prefixed('x'))],
+    [*WRAPPERS.values(), HandWritten, hand_written_around_prefixed],
     ids=[*WRAPPERS, 'HandWritten', 'deeper'],
 )
 

@@ -62,9 +62,25 @@ def test_b04_warning_imported_from_either_module_is_the_same():
     assert toolsets.ToolsetStateWarning is exceptions.ToolsetStateWarning
 
 
+CONTAINERS: list[Any] = [{}, [], set(), deque(), bytearray(), OrderedDict(), defaultdict(list), Counter(), Special()]
+OTHERS: list[Any] = [
+    (),
+    'text',
+    b'bytes',
+    frozenset(),
+    None,
+    1,
+    MappingProxyType({}),
+    object(),
+    UserDict(),
+    Journal(),
+    ([],),
+]
+
+
 @pytest.mark.parametrize(
     'value',
-    [{}, [], set(), deque(), bytearray(), OrderedDict(), defaultdict(list), Counter(), Special()],
+    CONTAINERS,
     ids=lambda value: type(value).__name__,
 )
 async def test_b04_container_shared_by_a_copy_gives_a_warning_that_names_the_attribute(value: Any):
@@ -77,7 +93,7 @@ async def test_b04_container_shared_by_a_copy_gives_a_warning_that_names_the_att
 
 @pytest.mark.parametrize(
     'value',
-    [(), 'text', b'bytes', frozenset(), None, 1, MappingProxyType({}), object(), UserDict(), Journal(), ([],)],
+    OTHERS,
     ids=lambda value: type(value).__name__,
 )
 async def test_b04_value_shared_that_is_no_mutable_container_gives_no_warning(value: Any):

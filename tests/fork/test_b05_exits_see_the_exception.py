@@ -170,7 +170,7 @@ async def wait_until(happened: Callable[[], Any]) -> None:
 class Hanging(Server):
     """A toolset whose tool never returns."""
 
-    async def call_tool(self, *args: Any) -> list[str]:
+    async def call_tool(self, *args: Any, **kwargs: Any) -> list[str]:
         self.journal.note('call', self)
         await asyncio.Event().wait()
         raise AssertionError

@@ -290,7 +290,7 @@ async def test_b06_two_originals_that_are_equal_have_their_own():
 
         def copy(self) -> Any:
             copy = super().copy()
-            copy.marker = self.marker  # pyright: ignore[reportAttributeAccessIssue]
+            copy.marker = self.marker
             return copy
 
         marker = ''

@@ -42,7 +42,7 @@ class Subclassed(Session):
         return await super().__aexit__(*args)
 
 
-Trees = Callable[[AbstractToolset[Any]], Sequence[AbstractToolset[Any]]]
+Trees = Callable[[Any], Sequence[AbstractToolset[Any]]]
 
 TREES: dict[str, Trees] = {
     'beside each other': lambda t: [t.prefixed('a'), t.prefixed('b')],
@@ -51,7 +51,7 @@ TREES: dict[str, Trees] = {
     'in a combination and beside it': lambda t: [
         CombinedToolset([Server('x', t.journal), t.prefixed('a')]),
         t.prefixed('b'),
-    ],  # pyright: ignore
+    ],
     'at different depths': lambda t: [t.prefixed('a'), CombinedToolset([CombinedToolset([t.prefixed('b')])])],
     'in a hand-written wrapper': lambda t: [HandWritten(t.prefixed('a')), t.prefixed('b')],
     'in hand-written wrappers': lambda t: [HandWritten(t).prefixed('a'), HandWritten(HandWritten(t)).prefixed('b')],

@@ -130,7 +130,7 @@ async def test_b08_exit_can_wait_for_something_after_a_failure():
             ended.append(args[1])
             return await super().__aexit__(*args)
 
-    ended: list[BaseException] = []
+    ended: list[object] = []
     error = Boom('tool')
     for name in ('get_tools', 'call'):
         toolset = RollsBack('session', Journal(), fail={name: error})

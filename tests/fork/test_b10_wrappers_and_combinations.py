@@ -216,9 +216,9 @@ class Audit(WrapperToolset[Any]):
     def copy(self) -> Self:
         return replace(self, wrapped=self.wrapped.copy(), log=[])
 
-    async def call_tool(self, name: str, *args: Any) -> Any:
+    async def call_tool(self, name: str, *args: Any, **kwargs: Any) -> Any:
         self.log.append(name)
-        await super().call_tool(name, *args)
+        await super().call_tool(name, *args, **kwargs)
         return list(self.log)
 
 
@@ -280,7 +280,7 @@ class ByProperty(HandWritten):
     inner: AbstractToolset[Any]
 
     @property
-    def stateful(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def stateful(self) -> bool:
         return self.inner.stateful
 
     def copy(self) -> Self:
@@ -298,9 +298,15 @@ async def test_b10_hand_written_wrapper_that_computes_stateful_works():
         assert journal.lifecycle[-1] == '+s'
 
 
-@pytest.mark.parametrize(
-    'wrap', [lambda t: t, HandWritten, lambda t: CombinedToolset([t])], ids=['alone', 'HandWritten', 'CombinedToolset']
-)
+def as_it_is(toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+    return toolset
+
+
+def combined(toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+    return CombinedToolset([toolset])
+
+
+@pytest.mark.parametrize('wrap', [as_it_is, HandWritten, combined], ids=['alone', 'HandWritten', 'CombinedToolset'])
 def test_b10_wrapper_that_declares_state_and_does_not_copy_is_refused(
     wrap: Callable[[AbstractToolset[Any]], AbstractToolset[Any]],
 ):

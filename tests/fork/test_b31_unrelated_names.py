@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# The names are used for what they are not meant for.
+# pyright: reportAssignmentType=false
 import asyncio
 import shutil
 from collections.abc import Callable

@@ -469,9 +469,9 @@ class World:
         """Find what `async with agent` has to enter: what isn't stateful, in combinations and the line's wrappers."""
         for toolset in tree:
             if isinstance(toolset, CombinedToolset):
-                yield from self.entered_by_agent(cast('CombinedToolset[Any]', toolset).toolsets)
+                yield from self.entered_by_agent(toolset.toolsets)
             elif isinstance(toolset, WrapperToolset) and not isinstance(toolset, Audit):
-                yield from self.entered_by_agent([cast('WrapperToolset[Any]', toolset).wrapped])
+                yield from self.entered_by_agent([toolset.wrapped])
             elif toolset in self.shared:
                 yield toolset
 

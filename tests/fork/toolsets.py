@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from pydantic_ai import (
     AbstractToolset,
@@ -267,7 +267,7 @@ async def run_stream_events(agent: Agent[Any, Any], **options: Any) -> Any:
     async with stream_events(agent, 'go', **options) as events:
         async for event in events:
             if isinstance(event, AgentRunResultEvent):
-                output = event.result.output
+                output = cast(Any, event).result.output
     return output
 
 
