@@ -157,7 +157,7 @@ def test_verify_of_a_package_that_only_the_next_patch_makes_whole_finds_the_firs
         user,
         (
             MESSAGE.format('Export `subtract()`'),
-            {INIT: 'from .tools import add, subtract\n', 'tests/test_tools.py': ''},
+            {INIT: 'from .tools import add, subtract\n', 'tests/test_export.py': SUBTRACT['tests/test_subtract.py']},
         ),
         (MESSAGE.format('Add `subtract()`'), SUBTRACT),
     )
