@@ -19,6 +19,7 @@ _AM = (
     # `[x]` in front of a subject is part of it.
     '--keep-non-patch',
     '--keep-cr',
+    # The configuration of the tree, in which a patch that doesn't apply waits, is the user's to change.
     '--no-scissors',
     '--no-gpg-sign',
     '--whitespace=nowarn',

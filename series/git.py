@@ -26,7 +26,7 @@ def environment() -> dict[str, str]:
         'GIT_CONFIG_GLOBAL': os.devnull,
         'GIT_CONFIG_SYSTEM': os.devnull,
         'GIT_ATTR_NOSYSTEM': '1',
-        # Git looks for the user's ignored files and attributes there, whatever the two variables above say.
+        # Git looks for the user's attributes and ignored files there, whatever the variables above say.
         'HOME': os.devnull,
         'XDG_CONFIG_HOME': os.devnull,
         'GIT_TERMINAL_PROMPT': '0',
@@ -60,8 +60,7 @@ class Git:
             return subprocess.run(
                 ['git', '-C', str(self.folder), *args],
                 stdin=stdin or subprocess.DEVNULL,
-                # A folder that is no repository must not pass for a part of one around it.
-                env=environment() | {'GIT_CEILING_DIRECTORIES': str(self.folder.parent)},
+                env=environment(),
                 capture_output=True,
                 check=False,
             )

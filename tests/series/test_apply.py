@@ -115,6 +115,8 @@ def test_apply_elsewhere_for_someone_else_makes_the_same_commits(
         (hooks / hook).chmod(0o755)
     (attributes := tmp_path / 'attributes').write_text('* text eol=lf\n')
     (Path(os.environ['HOME']) / '.gitconfig').write_text(HOSTILE.format(hooks=hooks, attributes=attributes))
+    (attributes_by_default := Path(os.environ['XDG_CONFIG_HOME']) / 'git' / 'attributes').parent.mkdir()
+    attributes_by_default.write_text('* text eol=crlf\n')
     monkeypatch.setenv('TZ', 'Asia/Tokyo')
     monkeypatch.setenv('LC_ALL', 'de_DE.UTF-8')
     monkeypatch.setenv('GIT_DIR', str(tmp_path))
@@ -125,6 +127,7 @@ def test_apply_elsewhere_for_someone_else_makes_the_same_commits(
     there = replace(line, folder=elsewhere / 'patches' / line.name)
     assert apply(there, quiet) == head
     assert (there.tree / 'tests/crlf.txt').read_bytes() == b'a \r\nb\r\n'
+    assert (there.tree / 'tests/space.txt').read_bytes() == b'a  \n\n\n'
 
 
 def test_apply_a_second_time_downloads_nothing(uncached: Line, monkeypatch: pytest.MonkeyPatch, user: User) -> None:
@@ -313,6 +316,10 @@ def test_apply_of_a_conflict_stops_with_marks_and_the_tool_waits_for_the_user(li
     assert extract(line, quiet) == ['changed 0001-Add-one.patch', 'changed 0002-Swap-the-summands.patch']
     apply(line, quiet)
     assert extract(line, quiet) == []
+
+    # That it stopped once is over: a commit can be dropped as ever.
+    user.git('reset', '--quiet', '--hard', 'HEAD~1')
+    assert extract(line, quiet) == ['deleted 0003-Add-two.patch']
 
 
 def test_apply_of_what_git_can_merge_stops_and_says_so(line: Line, user: User) -> None:

@@ -6,6 +6,7 @@ extract must say what `says.txt` holds and give the patches of `after/`. A scena
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from dataclasses import replace
@@ -104,6 +105,13 @@ def test_extract_reads_no_configuration_of_the_tree(series: Line, user: User) ->
         user.git('config', *setting.split('=', 1))
     extract(series, quiet)
     assert read(series.folder) == before
+
+
+def test_extract_of_a_commit_by_someone_with_other_line_ends_keeps_those_of_the_files(series: Line, user: User) -> None:
+    (Path(os.environ['HOME']) / '.gitconfig').write_text('[core]\n    autocrlf = true\n')
+    user.commit('Add four', {'tests/four.txt': b'4\r\n'})
+    extract(series, quiet)
+    assert b'\n+4\r\n' in series.patches[3].read_bytes()
 
 
 def test_extract_that_fails_to_swap_leaves_the_patches(
