@@ -37,7 +37,9 @@ def test_b10_every_wrapper_of_the_line_is_tested():
     names = {
         cls.__name__
         for cls in exported
-        if isinstance(cls, type) and issubclass(cls, WrapperToolset) and cls is not WrapperToolset
+        # On Python 3.10 an alias of `Callable` passes for a type.
+        if isinstance(cls, type) and not hasattr(cls, '__origin__')
+        if issubclass(cls, WrapperToolset) and cls is not WrapperToolset
     }
     assert names == set(WRAPPERS)
     assert names == {type(wrap(server())).__name__ for wrap in WRAPPERS.values()}
