@@ -38,7 +38,7 @@ def apply(line: Line, report: Report) -> str:
         NoTreeError: In the place of the tree is something else.
         UnfinishedError: The tree is in the middle of an `am`, a rebase or the like.
         DirtyTreeError: The tree has changes that no commit holds.
-        LostWorkError: The tree has commits that `patches/` does not hold.
+        LostWorkError: The tree has commits that neither `patches/` nor another branch holds.
         DownloadError: The base can't be got, or isn't the pinned one.
         PatchError: A patch doesn't apply; it waits in the tree to be resolved.
     """

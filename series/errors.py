@@ -69,6 +69,10 @@ class DirtyTreeError(SeriesError):
     """A tree with changes that no commit holds."""
 
 
+class ElsewhereError(SeriesError):
+    """A tree in which something else than the series is checked out."""
+
+
 class LostWorkError(SeriesError):
     """A step that would destroy commits or patches which nothing else holds."""
 

@@ -54,12 +54,14 @@ def extract(line: Line, report: Report) -> list[str]:
         NoTreeError: There is no tree.
         UnfinishedError: The tree is in the middle of an `am`, a rebase or the like.
         DirtyTreeError: The tree has changes that no commit holds.
+        ElsewhereError: The tree is not on its branch `series`.
         LostWorkError: The line's folder holds what the tree doesn't.
         ExtractError: The tree's commits are no series that can be applied again; all reasons are named at once.
     """
     tree.refuse_missing(line)
     tree.refuse_unfinished(line)
     tree.refuse_dirty(line)
+    tree.refuse_elsewhere(line)
     _refuse_other_base(line)
     commits = _refuse_no_series(line)
     git = Git(line.tree)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from series.errors import DirtyTreeError, LostWorkError, NoTreeError, UnfinishedError
+from series.errors import DirtyTreeError, ElsewhereError, LostWorkError, NoTreeError, UnfinishedError
 from series.git import Git
 from series.line import Line
 
 BRANCH = 'series'
-"""The branch that a tree is on."""
+"""The branch of a tree that has the series."""
 
 BASE = 'refs/series/base'
 """The tree's base commit, as it was made."""
@@ -82,19 +82,39 @@ def refuse_dirty(line: Line) -> None:
 
 
 def refuse_lost(line: Line) -> None:
-    """Refuse to move the branch of a tree away from commits that `patches/` does not hold.
+    """Refuse to move a tree away from commits that neither `patches/` nor another branch holds.
 
     Raises:
         LostWorkError: It has some.
     """
-    git = Git(line.tree)
-    branches = [branch for branch in (BRANCH, 'HEAD') if git.has(branch)]
-    lost = git.run('log', '--format=%h %s', *branches, '--not', APPLIED)
-    if lost:
-        tree = line.show(line.tree)
+    git, tree, folder = Git(line.tree), line.show(line.tree), line.show(line.folder)
+    if git.has(BRANCH) and (lost := git.run('log', '--format=%h %s', BRANCH, '--not', APPLIED)):
         raise LostWorkError(
-            f'The tree `{tree}` has commits that `{line.show(line.folder)}` does not hold.',
+            f'The tree `{tree}` has commits that `{folder}` does not hold.',
             f'Write them there with `make extract`; to throw them away, use `git -C {tree} checkout -B {BRANCH} '
             f'{APPLIED}`. Then run `make apply` again.',
             lost,
+        )
+    if lost := git.run('log', '--format=%h %s', 'HEAD', '--not', APPLIED, '--branches'):
+        raise LostWorkError(
+            f'The tree `{tree}` has commits that neither `{folder}` nor a branch holds.',
+            f'Make them the series with `git -C {tree} checkout -B {BRANCH}` and `make extract`, or keep them with '
+            f'`git -C {tree} branch NAME`; to throw them away, use `git -C {tree} checkout {BRANCH}`. Then run `make '
+            f'apply` again.',
+            lost,
+        )
+
+
+def refuse_elsewhere(line: Line) -> None:
+    """Refuse a tree in which something else than the series is checked out.
+
+    Raises:
+        ElsewhereError: It is not on its branch `series`.
+    """
+    git, tree = Git(line.tree), line.show(line.tree)
+    if not git.has(BRANCH) or git.run('rev-parse', 'HEAD') != git.run('rev-parse', BRANCH):
+        raise ElsewhereError(
+            f'The tree `{tree}` is not on its branch `{BRANCH}`, which is what `make extract` writes.',
+            f'Go back to it with `git -C {tree} checkout {BRANCH}`; or make what is checked out the series with '
+            f'`git -C {tree} checkout -B {BRANCH}`. Then run `make extract` again.',
         )

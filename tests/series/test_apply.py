@@ -15,6 +15,7 @@ from series.base import base_repository
 from series.errors import (
     DirtyTreeError,
     DownloadError,
+    ElsewhereError,
     LostWorkError,
     NoTreeError,
     PatchError,
@@ -224,13 +225,44 @@ def test_apply_over_commits_that_are_no_patches_refuses(line: Line, user: User) 
     assert user.subjects() == ['Add one']
 
 
-def test_apply_over_commits_on_a_left_branch_refuses(line: Line, user: User) -> None:
+def test_apply_over_commits_of_the_series_that_is_not_checked_out_refuses(line: Line, user: User) -> None:
     apply(line, quiet)
     user.commit('Add one', {'tests/one.txt': '1\n'})
-    user.git('checkout', '--quiet', '--detach', 'refs/series/base')
-    with pytest.raises(LostWorkError):
+    user.git('switch', '--quiet', '--create', 'mine', 'refs/series/base')
+    with pytest.raises(LostWorkError) as error:
         apply(line, quiet)
+    assert error.value.problem == 'The tree `build/1.0.0` has commits that `patches/1.0.0` does not hold.'
     assert user.git('log', '-1', '--format=%s', 'series') == 'Add one'
+
+
+def test_apply_over_commits_on_no_branch_refuses(line: Line, user: User) -> None:
+    apply(line, quiet)
+    user.git('checkout', '--quiet', '--detach')
+    user.commit('Add one', {'tests/one.txt': '1\n'})
+    abbreviated = user.git('log', '-1', '--format=%h')
+    with pytest.raises(LostWorkError) as error:
+        apply(line, quiet)
+    assert str(error.value) == (
+        'The tree `build/1.0.0` has commits that neither `patches/1.0.0` nor a branch holds.\n'
+        'Make them the series with `git -C build/1.0.0 checkout -B series` and `make extract`, or keep them with '
+        '`git -C build/1.0.0 branch NAME`; to throw them away, use `git -C build/1.0.0 checkout series`. Then run `make '
+        'apply` again.\n'
+        '\n'
+        f'    {abbreviated} Add one'
+    )
+    user.git('branch', 'mine')
+    apply(line, quiet)
+    assert user.git('log', '-1', '--format=%s', 'mine') == 'Add one'
+
+
+def test_apply_to_a_tree_without_its_branch_makes_it_again(line: Line, user: User) -> None:
+    head = apply(line, quiet)
+    user.git('checkout', '--quiet', '--detach')
+    user.git('branch', '--quiet', '--delete', '--force', 'series')
+    with pytest.raises(ElsewhereError):
+        extract(line, quiet)
+    assert apply(line, quiet) == head
+    assert user.git('status', '--short', '--branch') == '## series'
 
 
 def test_apply_over_thrown_away_commits_applies(line: Line, user: User) -> None:
@@ -314,12 +346,12 @@ def test_apply_of_a_conflict_stops_with_marks_and_the_tool_waits_for_the_user(li
     user.git('am', '--continue')
     assert user.subjects() == ['Add one', 'Swap the summands', 'Add two']
     assert extract(line, quiet) == ['changed 0001-Add-one.patch', 'changed 0002-Swap-the-summands.patch']
-    apply(line, quiet)
-    assert extract(line, quiet) == []
 
     # That it stopped once is over: a commit can be dropped as ever.
     user.git('reset', '--quiet', '--hard', 'HEAD~1')
     assert extract(line, quiet) == ['deleted 0003-Add-two.patch']
+    apply(line, quiet)
+    assert extract(line, quiet) == []
 
 
 def test_apply_of_what_git_can_merge_stops_and_says_so(line: Line, user: User) -> None:

@@ -16,7 +16,15 @@ import pytest
 
 from series import tree
 from series.apply import apply
-from series.errors import DirtyTreeError, ExtractError, LostWorkError, NoTreeError, PatchError, UnfinishedError
+from series.errors import (
+    DirtyTreeError,
+    ElsewhereError,
+    ExtractError,
+    LostWorkError,
+    NoTreeError,
+    PatchError,
+    UnfinishedError,
+)
 from series.extract import extract
 from series.line import Line
 from tests.series.upstream import User, quiet
@@ -177,10 +185,29 @@ def test_extract_during_a_cherry_pick_refuses(series: Line, user: User) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    'where', [['--detach', 'HEAD~1'], ['-b', 'mine', 'HEAD~1']], ids=['on no branch', 'on another']
+)
+def test_extract_of_something_else_than_the_series_refuses(series: Line, user: User, where: list[str]) -> None:
+    before = read(series.folder)
+    user.git('checkout', '--quiet', *where)
+    with pytest.raises(ElsewhereError) as error:
+        extract(series, quiet)
+    assert str(error.value) == (
+        'The tree `build/1.0.0` is not on its branch `series`, which is what `make extract` writes.\n'
+        'Go back to it with `git -C build/1.0.0 checkout series`; or make what is checked out the series with '
+        '`git -C build/1.0.0 checkout -B series`. Then run `make extract` again.'
+    )
+    assert read(series.folder) == before
+    user.git('checkout', '--quiet', '-B', 'series')
+    assert extract(series, quiet) == ['deleted 0003-Add-three.patch']
+
+
 def test_extract_on_another_first_commit_refuses(series: Line, user: User) -> None:
     before = read(series.folder)
     user.git('checkout', '--quiet', '--orphan', 'other')
     user.git('commit', '--quiet', '--message', 'Not the base')
+    user.git('checkout', '--quiet', '-B', 'series')
     with pytest.raises(ExtractError) as error:
         extract(series, quiet)
     assert str(error.value) == (
