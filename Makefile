@@ -7,6 +7,8 @@ LINE ?=
 PYTHON ?=
 TOOL := build/tool/bin/python
 READY := build/tool/.ready
+DOCS := build/envs/docs/bin/python
+DOCS_READY := build/envs/docs/.ready
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -58,13 +60,22 @@ format: $(READY) ## correct style and formatting
 types: build ## check the types of our code and of the files that the patches touch
 	@$(TOOL) -m tests.check_types $(LINE)
 
+# Not with `--quiet`, which lets a strict build pass whatever it finds.
+.PHONY: docs
+docs: $(DOCS_READY) ## build the docs into build/site; each link must lead somewhere
+	@$(TOOL) -m docs.prepare && NO_MKDOCS_2_WARNING=1 $(DOCS) -m mkdocs build --strict
+
+.PHONY: docs-serve
+docs-serve: $(DOCS_READY) ## show the docs on this machine, and build them anew whenever they change
+	@$(TOOL) -m docs.prepare && NO_MKDOCS_2_WARNING=1 $(DOCS) -m mkdocs serve
+
 .PHONY: lock
-lock: $(READY) ## lock the newest releases of what the tool needs
-	@$(TOOL) -m uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' requirements/tool.in --output-file requirements/tool.txt
+lock: $(READY) ## lock the newest releases of what the tool and the docs need
+	@for name in tool docs; do $(TOOL) -m uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' requirements/$$name.in --output-file requirements/$$name.txt || exit; done
 
 .PHONY: clean
 clean: ## delete all that was made but the trees, which may hold your work
-	@rm -rf build/tool build/cache build/envs dist
+	@rm -rf build/tool build/cache build/docs build/envs build/site dist
 
 # The last step makes the file, so an installation that was interrupted is begun again.
 $(READY): requirements/tool.txt
@@ -73,3 +84,8 @@ $(READY): requirements/tool.txt
 	@$(PYTHON3) -m venv --clear build/tool
 	@$(TOOL) -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/tool.txt
 	@touch $(READY)
+
+$(DOCS_READY): requirements/docs.txt $(READY)
+	@$(TOOL) -m uv venv --quiet --no-project --clear --python $(TOOL) build/envs/docs
+	@$(TOOL) -m uv pip install --quiet --python $(DOCS) --require-hashes --requirement requirements/docs.txt
+	@touch $(DOCS_READY)

@@ -48,7 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _test_tool(rest: Sequence[str]) -> str:
-    return _run([sys.executable, '-m', 'pytest', 'tests/series', 'tests/demo', *rest], 'The tool and the demonstration')
+    return _run(
+        [sys.executable, '-m', 'pytest', 'tests/series', 'tests/demo', 'tests/docs', *rest],
+        'The tool, the demonstration and the docs',
+    )
 
 
 def _test_fork(line: Line, version: str, rest: Sequence[str]) -> str:

@@ -1,0 +1,274 @@
+"""Add to the site what isn't in `docs/`: of each line its page on the lifecycle and its API, and the changelog.
+
+mkdocs calls the functions named `on_…`. What they show was got by `docs/prepare.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import griffe
+import mkdocstrings_handlers.python
+from markdown import Markdown
+from markdown.extensions import Extension
+from markdown.preprocessors import Preprocessor
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.plugins import event_priority
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from mkdocs_autorefs import AutorefsPlugin
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / 'build' / 'docs'
+LINES = sorted(
+    (path.parent.name for path in (ROOT / 'patches').glob('*/line.toml')),
+    key=lambda name: [int(part) for part in re.findall(r'\d+', name)],
+    reverse=True,
+)
+
+UPSTREAM = 'https://ai.pydantic.dev'
+UPSTREAM_PAGES = {
+    *(
+        'agents',
+        'builtin-tools',
+        'common-tools',
+        'deferred-tools',
+        'dependencies',
+        'direct',
+        'logfire',
+        'message-history',
+    ),
+    *(
+        'multi-agent-applications',
+        'output',
+        'retries',
+        'testing',
+        'third-party-tools',
+        'tools',
+        'tools-advanced',
+        'toolsets',
+    ),
+    *(
+        'durable_execution/overview',
+        'durable_execution/dbos',
+        'durable_execution/prefect',
+        'durable_execution/temporal',
+    ),
+    *('mcp/client', 'mcp/fastmcp-client', 'mcp/overview', 'mcp/server'),
+}
+"""What upstream's pages link to, and ours don't have. A link to any other page is taken for a mistake."""
+
+UPSTREAM_API = {
+    *(
+        'ag_ui',
+        'agent',
+        'builtin_tools',
+        'common_tools',
+        'direct',
+        'durable_exec',
+        'exceptions',
+        'ext',
+        'format_prompt',
+        'mcp',
+    ),
+    *(
+        'messages',
+        'output',
+        'profiles',
+        'providers',
+        'result',
+        'retries',
+        'run',
+        'settings',
+        'tools',
+        'toolsets',
+        'usage',
+    ),
+}
+"""The modules of `pydantic_ai` that have a page of that name in upstream's API documentation."""
+
+OPTIONS: dict[str, Any] = {
+    'allow_inspection': False,
+    'heading_level': 2,
+    'members_order': 'source',
+    'separate_signature': True,
+    'show_bases': False,
+    'show_root_heading': True,
+    'show_root_full_path': True,
+    'show_signature_annotations': True,
+    'show_source': False,
+    'show_symbol_type_heading': True,
+    'show_symbol_type_toc': True,
+    'signature_crossrefs': True,
+}
+"""How mkdocstrings renders an object of the API."""
+
+
+@event_priority(100)  # before mkdocstrings reads its settings
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add a section with the pages of each line to the navigation, and read each line's source on its own.
+
+    mkdocstrings reads a package once and looks for it in one place, but each line has a `pydantic_ai`. It takes what renders
+    `handler: X` from the module `mkdocstrings_handlers.X`, and keeps one for each name; so each line's name is one.
+    """
+    mkdocstrings = cast('Any', config.plugins)['mkdocstrings']
+    config.markdown_extensions.append(UpstreamLinks())  # pyright: ignore[reportArgumentType]
+    nav: list[dict[str, Any]] = cast('Any', config).nav
+    at = next(i for i, section in enumerate(nav) if 'Change it' in section)
+    for line in LINES:
+        if not _source(line).is_dir() or not (SOURCES / line / 'base').is_dir():
+            raise PluginError(
+                f'There is no tree of {line}, which the site shows parts of. Build the site with `make docs`.'
+            )
+        sys.modules[f'mkdocstrings_handlers.{line}'] = mkdocstrings_handlers.python
+        mkdocstrings.config.handlers[line] = {'paths': [str(_source(line))], 'options': OPTIONS}
+        pages = [{'Toolset lifecycle': f'{line}/toolset-lifecycle.md'}, {'API': f'{line}/api/index.md'}]
+        nav.insert(at, {f'On {line}': pages})
+        at += 1
+        config.watch.append(str(_lifecycle(line)))
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages, and what draws diagrams."""
+    autorefs: AutorefsPlugin = cast('Any', config.plugins)['autorefs']
+    files.append(File.generated(config, 'changelog.md', abs_src_path=str(ROOT / 'CHANGELOG.md')))
+    script = 'assets/mermaid.tiny.js'
+    files.append(File.generated(config, script, abs_src_path=str(SOURCES / Path(script).name)))
+    for line in LINES:
+        lifecycle = f'{line}/toolset-lifecycle.md'
+        files.append(File.generated(config, lifecycle, abs_src_path=str(_lifecycle(line))))
+        base, fork = (_Api(folder) for folder in (SOURCES / line / 'base' / 'pydantic_ai_slim', _source(line)))
+        for paths in base.paths.values():
+            if url := _upstream_url(_preferred(paths)):
+                for path in paths:
+                    autorefs.register_url(path, url)
+        files.append(File.generated(config, f'{line}/api/index.md', content=api_page(line, base, fork)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Name what proves the contract."""
+    return contract_page(markdown) if page.file.src_uri == 'contract.md' else markdown
+
+
+class UpstreamLinks(Extension):
+    """Turns links to pages that only upstream has into links to upstream, in pages as in docstrings."""
+
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: D102
+        # When code blocks are out of the way, and links are still text
+        md.preprocessors.register(_UpstreamLinksPreprocessor(md), 'upstream-links', 5)
+
+
+class _UpstreamLinksPreprocessor(Preprocessor):
+    def run(self, lines: list[str]) -> list[str]:
+        return [re.sub(r'\]\((?:\.\./)*([\w/-]+)\.md(#[\w-]+)?\)', self._link, line) for line in lines]
+
+    def _link(self, link: re.Match[str]) -> str:
+        name, anchor = link.groups('')
+        return f']({UPSTREAM}/{name}/{anchor})' if name in UPSTREAM_PAGES else link[0]
+
+
+def contract_page(markdown: str) -> str:
+    """Put the files that prove a point of the contract, which are found by their names, into its row."""
+
+    def row(found: re.Match[str]) -> str:
+        tests = sorted((ROOT / 'tests' / 'fork').glob(f'test_b{int(found[1]):02}_*.py'))
+        return f'{found[0][:-2]}<br>{"<br>".join(f"`{test.name}`" for test in tests) or "*comes with its patch*"} |'
+
+    return re.sub(r'^\| B(\d+) \|.*\|$', row, markdown, flags=re.MULTILINE)
+
+
+def api_page(line: str, base: _Api, fork: _Api) -> str:
+    """Write the page with what the series adds to the public API: what the fork has and the base hasn't."""
+    upstream = f"[upstream's API]({UPSTREAM}/api/agent/)"
+    parts = [
+        f'# API on {line}',
+        f'What the series adds to the public API of pydantic-ai {line}; all else is as in {upstream}.',
+        'How it fits together is told in [Toolset lifecycle](../toolset-lifecycle.md).',
+    ]
+    new = {name for name in fork.paths.keys() - base.paths.keys() if fork.objects[name].has_docstring}
+    members: defaultdict[str, list[str]] = defaultdict(list)
+    for name in new:
+        parent, _, member = name.rpartition('.')
+        if parent in base.paths and fork.objects[parent].is_class:
+            members[parent].append(member)
+    whole = {name for name in new if name.rpartition('.')[0] not in new and name.rpartition('.')[0] not in members}
+    for name in sorted(whole | members.keys(), key=lambda name: _preferred(fork.paths[name])):
+        parts.append(f'::: {_preferred(fork.paths[name])}\n    handler: "{line}"')
+        if name in members:
+            # The rest of a class that the base has is upstream's to document.
+            parts[-1] += f'\n    options:\n      members: {sorted(members[name])}'
+    if changed := list(_new_parameters(base, fork)):
+        parts += ['## New parameters', '| Function | Parameters |\n| --- | --- |\n' + '\n'.join(changed)]
+    return '\n\n'.join(parts) + '\n'
+
+
+def _new_parameters(base: _Api, fork: _Api) -> Iterator[str]:
+    """Yield a row of a table for each public function that takes more than on the base."""
+    for name in sorted(base.paths.keys() & fork.paths.keys(), key=lambda name: _preferred(fork.paths[name])):
+        before, after = base.objects[name], fork.objects[name]
+        if isinstance(before, griffe.Function) and isinstance(after, griffe.Function):
+            known = {parameter.name for parameter in before.parameters}
+            new = [f'`{parameter.name}`' for parameter in after.parameters if parameter.name not in known]
+            if new:
+                path = _preferred(fork.paths[name])
+                yield f'| [`{path.removeprefix("pydantic_ai.")}`][{path}] | {", ".join(new)} |'
+
+
+class _Api:
+    """The public API of a `pydantic_ai`, which is read and not run: its objects, and the paths by which each is known."""
+
+    def __init__(self, folder: Path) -> None:
+        self.objects: dict[str, griffe.Object] = {}
+        self.paths: defaultdict[str, list[str]] = defaultdict(list)
+        loader = griffe.GriffeLoader(search_paths=[folder], allow_inspection=False)
+        package = loader.load('pydantic_ai')
+        loader.resolve_aliases(implicit=False, external=False)
+        assert isinstance(package, griffe.Module)
+        self._collect(package, package.path)
+
+    def _collect(self, owner: griffe.Object, path: str) -> None:
+        for name, member in owner.members.items():
+            if name.startswith('_'):
+                continue
+            try:
+                found = member.final_target if isinstance(member, griffe.Alias) else member
+            except griffe.AliasResolutionError:
+                continue
+            if member.is_alias and (found.is_module or name not in (owner.exports or ())):
+                continue  # what a module imports for itself
+            self.objects[found.path] = found
+            self.paths[found.path].append(f'{path}.{name}')
+            if found.is_module or found.is_class:
+                self._collect(found, f'{path}.{name}')
+
+
+def _preferred(paths: list[str]) -> str:
+    """Return the path that upstream documents an object by: the shortest that names a module of the package."""
+    return min(paths, key=lambda path: (path.split('.')[1] not in UPSTREAM_API, path.count('.'), path))
+
+
+def _upstream_url(preferred: str) -> str | None:
+    """Return where upstream documents an object, or `None` where it doesn't."""
+    module, *rest = preferred.split('.')[1:]
+    if module in UPSTREAM_API and rest:
+        return f'{UPSTREAM}/api/{module}/#{preferred}'
+    if module == 'models' and rest:
+        page = rest[0] if len(rest) > 1 and rest[0].islower() else 'base'
+        return f'{UPSTREAM}/api/models/{page}/#{preferred}'
+    return None
+
+
+def _source(line: str) -> Path:
+    return ROOT / 'build' / line / 'pydantic_ai_slim'
+
+
+def _lifecycle(line: str) -> Path:
+    return ROOT / 'build' / line / 'docs' / 'toolset-lifecycle.md'

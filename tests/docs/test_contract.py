@@ -1,0 +1,26 @@
+"""The page on the contract lists the points that have tests, and those only."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LISTED = [
+    int(number) for number in re.findall(r'^\| B(\d+) \|', (ROOT / 'docs/contract.md').read_text('utf-8'), re.MULTILINE)
+]
+TESTED = {int(path.name[6:8]) for path in (ROOT / 'tests/fork').glob('test_b[0-9][0-9]_*.py')}
+TO_COME = set(range(12, 31))
+"""Points that patches to come deliver. When one has its tests, it may go from here; at the end this is empty."""
+
+
+def test_contract_lists_each_point_once_and_in_order() -> None:
+    assert list(range(1, 32)) == LISTED
+
+
+def test_contract_has_tests_for_each_point() -> None:
+    assert set(LISTED) - TESTED <= TO_COME
+
+
+def test_contract_lists_each_point_with_tests() -> None:
+    assert set(LISTED) >= TESTED
