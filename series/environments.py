@@ -16,6 +16,9 @@ from series.errors import SeriesError
 from series.git import words
 from series.line import Line, find_line
 
+ENGINES = '[dbos,prefect,temporal]'
+"""The extras with the durable engines, to be put behind the fork's wheel."""
+
 
 class EnvironmentFailedError(SeriesError):
     """An environment that uv could not make."""

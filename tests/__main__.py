@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic_ai_slim.hatch_build import ForkError
-from series.environments import built_wheel, find_python, make_environment
+from series.environments import ENGINES, built_wheel, find_python, make_environment
 from series.errors import SeriesError
 from series.line import Line, find_line
 
@@ -31,10 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         line = find_line(ROOT, options.line)
         tool = {} if options.fork else {'the tool': _test_tool(rest)}
-        fork = {
-            f'the fork on Python {version}': _test_fork(line, version, rest)
-            for version in options.python or line.python
-        }
+        versions: Sequence[str] = options.python or line.python
+        fork = {f'the fork on Python {version}': _test_fork(line, version, rest) for version in versions}
+        fork |= _test_engines(line, versions, rest)
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
@@ -62,8 +61,22 @@ def _test_fork(line: Line, version: str, rest: Sequence[str]) -> str:
     inside = make_environment(ROOT / 'build' / 'envs' / f'test-{line.base}-{version}', python, requirements)
     # `-I` keeps this folder and the user's packages off the path.
     return _run(
-        [str(inside), '-I', '-m', 'pytest', 'tests/fork', *rest], f'The fork {line.version} on Python {version}'
+        [str(inside), '-I', '-m', 'pytest', 'tests/fork', '--ignore=tests/fork/engines', *rest],
+        f'The fork {line.version} on Python {version}',
     )
+
+
+def _test_engines(line: Line, versions: Sequence[str], rest: Sequence[str]) -> dict[str, str]:
+    """Test the fork in the durable engines: on the newest Python only, since that takes minutes and tells versions apart little."""
+    found = [(version, python) for version in versions if (python := find_python(version))]
+    if not found:
+        return {}
+    version, python = found[-1]
+    requirements = [f'{built_wheel(line)}{ENGINES}', '--requirement', ROOT / 'requirements' / 'test.in']
+    inside = make_environment(ROOT / 'build' / 'envs' / f'engines-{line.base}', python, requirements)
+    title = f'the fork in the durable engines, on Python {version}'
+    command = [str(inside), '-I', '-m', 'pytest', 'tests/fork/engines', *rest]
+    return {title: _run(command, title[0].upper() + title[1:])}
 
 
 def _run(command: list[str], title: str) -> str:

@@ -1,0 +1,66 @@
+"""The engines: a PostgreSQL with DBOS on it, and Prefect's own server."""
+
+from __future__ import annotations
+
+import os
+import uuid
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+# Before Prefect is imported: nothing here talks to anyone outside of the machine, nor to a server that the user has set up.
+os.environ |= {'DO_NOT_TRACK': '1', 'PREFECT_SERVER_ANALYTICS_ENABLED': 'false', 'PREFECT_LOGGING_LEVEL': 'ERROR'}
+
+import pytest
+
+from .postgres import NoPostgresError, postgres_server
+
+with warnings.catch_warnings():
+    # Warnings are errors in these tests, but what the engines say while they are imported is not our concern.
+    warnings.simplefilter('ignore')
+    import pydantic_ai.durable_exec.dbos as _dbos
+    import pydantic_ai.durable_exec.prefect as _prefect
+    import pydantic_ai.durable_exec.temporal as _temporal
+    from dbos import DBOS
+    from prefect.testing.utilities import prefect_test_harness
+
+if TYPE_CHECKING:
+    _ = _dbos, _prefect, _temporal
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let the engines warn, and the fork not."""
+    item.add_marker(pytest.mark.filterwarnings('ignore', 'error::pydantic_ai.exceptions.ToolsetStateWarning'))
+
+
+@pytest.fixture(scope='session')
+def postgres() -> Iterator[str]:
+    """Start a PostgreSQL for the session, and give its address."""
+    try:
+        with postgres_server() as url:
+            yield url
+    except NoPostgresError as error:
+        if os.environ.get('CI'):
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def database(postgres: str) -> str:
+    """Give the address of a database that no other test uses. DBOS makes it when it isn't there."""
+    return f'{postgres}/{uuid.uuid4().hex}'
+
+
+@pytest.fixture
+def dbos(database: str) -> Iterator[None]:
+    """Set DBOS up for one test, which calls `DBOS.launch()` as soon as its agents are wrapped."""
+    DBOS(config={'name': 'fork', 'system_database_url': database, 'log_level': 'ERROR'})
+    yield
+    DBOS.destroy(destroy_registry=True)
+
+
+@pytest.fixture(scope='module')
+def prefect() -> Iterator[None]:
+    """Start Prefect's server on an SQLite file of its own, which takes half a minute."""
+    with prefect_test_harness(server_startup_timeout=180):
+        yield
