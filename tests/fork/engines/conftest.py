@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 # Before Prefect is imported: nothing here talks to anyone outside of the machine, nor to a server that the user has set up.
-os.environ |= {'DO_NOT_TRACK': '1', 'PREFECT_SERVER_ANALYTICS_ENABLED': 'false', 'PREFECT_LOGGING_LEVEL': 'ERROR'}
+_home = tempfile.TemporaryDirectory(prefix='prefect-')  # with the results of tasks
+os.environ |= {'PREFECT_HOME': _home.name, 'PREFECT_LOGGING_LEVEL': 'ERROR'}
+os.environ |= {'DO_NOT_TRACK': '1', 'PREFECT_SERVER_ANALYTICS_ENABLED': 'false'}
 
 import pytest
 
@@ -26,6 +29,11 @@ with warnings.catch_warnings():
 
 if TYPE_CHECKING:
     _ = _dbos, _prefect, _temporal
+
+
+def pytest_unconfigure() -> None:
+    """Clean up."""
+    _home.cleanup()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -59,7 +67,7 @@ def dbos(database: str) -> Iterator[None]:
     DBOS.destroy(destroy_registry=True)
 
 
-@pytest.fixture(scope='module')
+@pytest.fixture(scope='session')
 def prefect() -> Iterator[None]:
     """Start Prefect's server on an SQLite file of its own, which takes half a minute."""
     with prefect_test_harness(server_startup_timeout=180):

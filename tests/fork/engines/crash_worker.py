@@ -1,4 +1,4 @@
-"""A process that runs an agent in a DBOS workflow, and hangs in it until it's killed; or one that recovers that workflow.
+"""A process that runs an agent in a workflow, and hangs in it until it's killed; or one that recovers that workflow.
 
 What it does is written to a file, line by line, as what a killed process prints may be lost.
 """
@@ -9,8 +9,11 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from typing import cast
 
-from dbos import DBOS, SetWorkflowID, WorkflowHandle
+from dbos import DBOS, DBOSConfig, SetWorkflowID, WorkflowHandle
+from prefect import flow, get_client
+from prefect.flow_engine import run_flow_async
 from pydantic_ai import (
     Agent,
     AgentRunResult,
@@ -22,14 +25,13 @@ from pydantic_ai import (
     ToolReturnPart,
 )
 from pydantic_ai.durable_exec.dbos import DBOSAgent
+from pydantic_ai.durable_exec.prefect import PrefectAgent
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from typing_extensions import Self
 
-WORKFLOW = 'crashing'
-
 
 class Shop(FunctionToolset[None]):
-    """Keeps a basket, changed by a tool that isn't a step, and notes, taken by one that is."""
+    """Keeps a basket, changed by a tool whose results aren't recorded, and notes, taken by one whose results are."""
 
     stateful = True
 
@@ -77,7 +79,8 @@ def write(journal: Path, line: str) -> None:
         file.write(f'{line}\n')
 
 
-def main(url: str, journal: Path, recovering: bool) -> None:
+def shop(journal: Path, recovering: bool) -> Agent[None, str]:
+    """Make an agent whose model calls each tool once, and answers with what they returned."""
     script = [ToolCallPart('add', {'item': 'tea'}), ToolCallPart('note', {'text': 'green'}), ToolCallPart('pay', {})]
 
     def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -88,26 +91,49 @@ def main(url: str, journal: Path, recovering: bool) -> None:
         returns = [part.content for m in messages for part in m.parts if isinstance(part, ToolReturnPart)]
         return ModelResponse(parts=[TextPart(json.dumps(returns))])
 
-    DBOS(
-        config={
-            'name': 'fork',
-            'system_database_url': url,
-            'log_level': 'ERROR',
-            # What DBOS recovers at its launch are the workflows of the same version and executor.
-            'application_version': '1',
-            'executor_id': 'worker',
-        }
-    )
-    agent = DBOSAgent(Agent(FunctionModel(respond), name='shop', toolsets=[Shop(journal, recovering)]))
+    return Agent(FunctionModel(respond), name='shop', toolsets=[Shop(journal, recovering)])
+
+
+def dbos(agent: Agent[None, str], recovering: bool, url: str) -> str:
+    # What DBOS recovers at its launch are the workflows of the same version and executor.
+    config: DBOSConfig = {'name': 'fork', 'application_version': '1', 'executor_id': 'worker', 'log_level': 'ERROR'}
+    DBOS(config={**config, 'system_database_url': url})
+    wrapped = DBOSAgent(agent)
     DBOS.launch()
     if recovering:
-        recovered: WorkflowHandle[AgentRunResult[str]] = DBOS.retrieve_workflow(WORKFLOW)
-        print(recovered.get_result().output)
-        DBOS.destroy()
+        handle: WorkflowHandle[AgentRunResult[str]] = DBOS.retrieve_workflow('crashing')
     else:
-        with SetWorkflowID(WORKFLOW):
-            agent.run_sync('A tea, please')
+        with SetWorkflowID('crashing'):
+            handle = DBOS.start_workflow(wrapped.dbos_wrapped_run_sync_workflow, 'A tea, please', deps=None)
+    output = handle.get_result().output
+    DBOS.destroy()
+    return output
+
+
+async def prefect(agent: Agent[None, str], recovering: bool) -> str:
+    # Its tools are tasks, unless that is turned off.
+    wrapped = PrefectAgent(agent, tool_task_config_by_name={'add': None})
+
+    @flow(flow_run_name='crashing')
+    async def crashing() -> str:
+        return (await wrapped.run('A tea, please')).output
+
+    if not recovering:
+        return await crashing()
+    async with get_client() as client:
+        runs = await client.read_flow_runs()
+    (crashed,) = (run for run in runs if run.name == 'crashing')
+    return cast(str, await run_flow_async(crashing, flow_run=crashed))
+
+
+def main(engine: str, path: str, what: str, url: str) -> None:
+    recovering = what == 'recover'
+    agent = shop(Path(path), recovering)
+    if engine == 'dbos':
+        print(dbos(agent, recovering, url))
+    else:
+        print(asyncio.run(prefect(agent, recovering)))
 
 
 if __name__ == '__main__':
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3] == 'recover')
+    main(*sys.argv[1:])
