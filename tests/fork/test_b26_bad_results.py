@@ -1,0 +1,199 @@
+"""B26: what is wrong with results is said by id, a handler's own exception ends the run, and asking again has an end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic_ai import (
+    Agent,
+    ApprovalRequired,
+    CallDeferred,
+    DeferredToolRequests,
+    DeferredToolResults,
+    FunctionToolset,
+    ModelRetry,
+    RunContext,
+    ToolApproved,
+    ToolDenied,
+    UnexpectedModelBehavior,
+    UsageLimitExceeded,
+    UsageLimits,
+    UserError,
+)
+
+from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, approve, calling, returned
+from .line import CANCELLED
+from .toolsets import METHODS, Journal, Session, run
+
+pytestmark = pytest.mark.anyio
+
+RESULTS: dict[str, tuple[Any, str]] = {
+    'an approval of what was not asked': (DeferredToolResults(approvals={'nothing': True}), "'nothing'"),
+    'a result of what was not asked': (DeferredToolResults(calls={'nothing': 1}), "'nothing'"),
+    'of what ran already': (DeferredToolResults(calls={'look': 1}), "'look'"),
+    'an approval of an external call': (DeferredToolResults(approvals={'send': True}), "'send'"),
+    'a denial as the result of an external call': (DeferredToolResults(calls={'send': ToolDenied()}), "'send'"),
+    'an approval as the result of an external call': (DeferredToolResults(calls={'send': ToolApproved()}), "'send'"),
+    'a result for an approval': (DeferredToolResults(calls={'delete': 'deleted'}), "'delete'"),
+    'a result for an approval that a tool asked for': (DeferredToolResults(calls={'write': True}), "'write'"),
+    'one': (DeferredToolResults(approvals={'delete': 1}), "'delete'"),  # pyright: ignore[reportArgumentType]
+    'nothing': (DeferredToolResults(approvals={'delete': None}), "'delete'"),  # pyright: ignore[reportArgumentType]
+    'a string': (DeferredToolResults(approvals={'delete': 'yes'}), "'delete'"),  # pyright: ignore[reportArgumentType]
+    'a retry': (DeferredToolResults(approvals={'delete': ModelRetry('Again')}), "'delete'"),  # pyright: ignore[reportArgumentType]
+    'the class': (DeferredToolResults(approvals={'delete': ToolApproved}), "'delete'"),  # pyright: ignore[reportArgumentType]
+}
+
+
+@pytest.mark.parametrize(('results', 'named'), RESULTS.values(), ids=RESULTS)
+@pytest.mark.parametrize('method', ['run', 'run_stream'])
+async def test_b26_bad_results_are_refused_by_id(method: str, results: Any, named: str):
+    tools = Tools()
+    agent = agent_of(tools, ['look', 'delete', 'write', 'send'], output_type=OUTPUTS)
+    with pytest.raises(UserError) as error:
+        await METHODS[method](agent, deferred_tool_handler=Handler(lambda requests: results))
+    assert f'Tool call {named}' in str(error.value)
+    assert tools.done == ['look']
+
+
+async def test_b26_all_faults_are_reported():
+    results = DeferredToolResults(approvals={'nothing': True, 'send': True, 'delete': True}, calls={'write': 1})
+    agent = agent_of(Tools(), ['delete', 'write', 'send'])
+    with pytest.raises(UserError) as error:
+        await run(agent, deferred_tool_handler=Handler(lambda requests: results))
+    assert str(error.value).splitlines() == [
+        'The deferred tool handler returned invalid results.',
+        "Tool call 'nothing' is none of those that the handler was asked for, which are 'write', 'delete', 'send'.",
+        (
+            "Tool call 'send' of 'send' is executed externally and not up for approval. "
+            'Return its result in `calls`, or leave it out to leave it to the caller of the run.'
+        ),
+        (
+            "Tool call 'write' of 'write' requires approval and is not executed externally. "
+            'Answer it in `approvals`, or leave it out to leave it to the caller of the run.'
+        ),
+    ]
+
+
+@pytest.mark.parametrize('results', [True, {'delete': True}, DeferredToolRequests()])
+async def test_b26_anything_but_results_is_refused(results: Any):
+    tools = Tools()
+    with pytest.raises(
+        UserError, match=r'The deferred tool handler returned .* return `DeferredToolResults`, or `None`'
+    ):
+        await run(agent_of(tools, ['delete']), deferred_tool_handler=Handler(lambda requests: results))
+    assert tools.done == []
+
+
+@pytest.mark.parametrize('method', METHODS)
+@pytest.mark.parametrize('is_async', [True, False])
+async def test_b26_a_handlers_exception_ends_the_run_and_reaches_the_exits(is_async: bool, method: str):
+    error = ConnectionError('nobody there')
+
+    async def async_handler(ctx: RunContext[Any], requests: DeferredToolRequests) -> None:
+        raise error
+
+    def sync_handler(ctx: RunContext[Any], requests: DeferredToolRequests) -> None:
+        raise error
+
+    session = Session('session', Journal())
+    agent = Agent(calling(['delete'], ['look']), toolsets=[Tools().toolset, session])
+    with pytest.raises(ConnectionError) as caught:
+        await METHODS[method](agent, deferred_tool_handler=async_handler if is_async else sync_handler)
+    assert caught.value is error
+    assert session.journal.exit_of('session')[1] is error
+
+
+async def test_b26_a_run_can_be_cancelled_while_the_handler_waits():
+    waiting = asyncio.Event()
+    cancelled: list[str] = []
+
+    async def handler(ctx: RunContext[Any], requests: DeferredToolRequests) -> None:
+        try:
+            waiting.set()
+            await asyncio.sleep(60)
+        finally:
+            cancelled.append('handler')
+
+    session = Session('session', Journal())
+    agent = Agent(calling(['delete']), toolsets=[Tools().toolset, session], deferred_tool_handler=handler)
+    task = asyncio.create_task(run(agent))
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(CANCELLED):
+        await task
+    assert cancelled == ['handler']
+    assert isinstance(session.journal.exit_of('session')[1], CANCELLED)
+
+
+@pytest.mark.parametrize('exception', [ApprovalRequired, CallDeferred])
+@pytest.mark.parametrize('retries', [0, 1, 3])
+async def test_b26_asking_again_ends_with_the_retries(retries: int, exception: type[Exception]):
+    """An approved tool that never gets enough is asked for as often as it has retries, after the first time."""
+    toolset = FunctionToolset[Any]()
+
+    @toolset.tool(retries=retries)
+    async def greedy(ctx: RunContext[Any], value: str) -> None:
+        raise ApprovalRequired if not ctx.tool_call_approved else exception
+
+    def answer(requests: DeferredToolRequests) -> DeferredToolResults | None:
+        if requests.calls and retries == 3:
+            return None
+        return approve(requests) if requests.approvals else DeferredToolResults(calls={'greedy': 'enough'})
+
+    handler = Handler(answer)
+    agent = Agent(calling(['greedy']), toolsets=[toolset], output_type=OUTPUTS, deferred_tool_handler=handler)
+    if exception is CallDeferred and retries:
+        result = await agent.run('go')
+        if retries == 3:
+            assert isinstance(result.output, DeferredToolRequests)
+            assert [call.tool_call_id for call in result.output.calls] == ['greedy']
+        else:
+            assert returned(result.all_messages()) == {'greedy': 'enough'}
+        assert len(handler.asked) == 2
+    else:
+        with pytest.raises(UnexpectedModelBehavior) as error:
+            await agent.run('go')
+        assert f"Tool 'greedy' exceeded max retries count of {retries}" in str(error.value)
+        assert "tool call 'greedy'" in str(error.value)
+        assert len(handler.asked) == retries + 1
+
+
+@pytest.mark.parametrize('method', METHODS)
+async def test_b26_only_what_asks_again_is_asked_again(method: str):
+    """With its latest metadata, and the tools that were done are not called again."""
+    tools = Tools()
+    toolset = FunctionToolset[Any]()
+    times: list[str] = []
+
+    @toolset.tool(retries=2)
+    async def pay(ctx: RunContext[Any], value: str) -> str:
+        times.append(value)
+        if len(times) < 4:
+            raise ApprovalRequired(metadata={'time': len(times)})
+        return 'paid'
+
+    handler = Handler(
+        lambda requests: (
+            DeferredToolResults(approvals={'pay': True, 'delete': True})
+            if len(handler.asked) == 1
+            else approve(requests)
+        )
+    )
+    agent = Agent(calling(['pay', 'delete', 'write', 'look']), toolsets=[tools.toolset, toolset], output_type=OUTPUTS)
+    output = await METHODS[method](agent, deferred_tool_handler=handler)
+    assert handler.asked == [['delete', 'pay', 'write'], ['pay'], ['pay']]
+    assert [requests.metadata['pay'] for requests in handler.requests] == [{'time': 1}, {'time': 2}, {'time': 3}]
+    assert isinstance(output, DeferredToolRequests)
+    assert [call.tool_call_id for call in output.approvals] == ['write']
+    assert output.metadata == {'write': {'why': 'write'}}
+    assert tools.done == ['look', 'delete']
+
+
+async def test_b26_the_limit_on_tool_calls_holds():
+    tools = Tools()
+    agent = agent_of(tools, ['look', 'delete', 'write'], deferred_tool_handler=Handler(answer_all))
+    with pytest.raises(UsageLimitExceeded):
+        await run(agent, usage_limits=UsageLimits(tool_calls_limit=2))
+    assert await run(agent, usage_limits=UsageLimits(tool_calls_limit=3)) == 'all done'
