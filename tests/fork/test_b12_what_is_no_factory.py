@@ -1,0 +1,297 @@
+"""B12: anything else in `toolsets=` is a `UserError` that names the item's place in the list and its type."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
+
+import pytest
+from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, UserError
+from pydantic_ai.toolsets import CombinedToolset, per_run
+
+from .factories import AT_EACH_STEP, FUNCTIONS, WAYS, Made, given_to
+from .line import DynamicToolset
+from .toolsets import METHODS, Journal, Requests, Server, Session, run_as, scripted
+
+pytestmark = pytest.mark.anyio
+
+T = TypeVar('T')
+
+
+class Abstract(FunctionToolset[Any]):
+    """A toolset class that can't be instantiated."""
+
+    @abstractmethod
+    def act(self) -> None: ...
+
+
+class Configured(FunctionToolset[Any]):
+    """A toolset class that requires arguments."""
+
+    def __init__(self, url: str, *, token: str):
+        super().__init__()
+
+
+class OneRequired(FunctionToolset[Any], Generic[T]):
+    """One that requires one, which is not the run context."""
+
+    def __init__(self, url: str):
+        super().__init__()
+
+
+class OnlyRequiresKeyword(FunctionToolset[Any]):
+    """One that requires an argument by name."""
+
+    def __init__(self, *, token: str):
+        super().__init__()
+
+
+class Calls:
+    """Has methods that require too much."""
+
+    def __call__(self, ctx: RunContext[Any], more: str) -> AbstractToolset[Any]:
+        raise NotImplementedError
+
+    async def method(self, ctx: RunContext[Any], *, more: str) -> AbstractToolset[Any]:
+        raise NotImplementedError
+
+
+async def async_function() -> AbstractToolset[Any]:
+    raise NotImplementedError
+
+
+def generator_function() -> Iterator[AbstractToolset[Any]]:
+    yield FunctionToolset[Any]()
+
+
+def two(ctx: RunContext[Any], more: str) -> AbstractToolset[Any]:
+    raise NotImplementedError
+
+
+def three(ctx: RunContext[Any], more: str, *, most: str) -> AbstractToolset[Any]:
+    raise NotImplementedError
+
+
+def keyword(*, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+    raise NotImplementedError
+
+
+VALUES: dict[str, Callable[[], Any]] = {
+    'int': lambda: 42,
+    'bool': lambda: False,
+    'str': lambda: 'Session',
+    'NoneType': lambda: None,
+    'list': lambda: [FunctionToolset[Any]()],
+    'tuple': lambda: (lambda: FunctionToolset[Any](),),
+    'dict': lambda: {'toolset': FunctionToolset[Any]()},
+    'object': object,
+    'Agent': lambda: Agent('test'),
+    'module': lambda: json,
+    'generator': generator_function,
+}
+"""What can't be called, by the name of its type."""
+
+CALLABLES: dict[str, tuple[Any, list[str]]] = {
+    'class that is no toolset': (dict, ["class 'dict'"]),
+    'abstract toolset class': (Abstract, ["class 'Abstract'", 'abstract']),
+    'abstract base class': (AbstractToolset, ["class 'AbstractToolset'", 'abstract']),
+    'class that requires arguments': (Configured, ["class 'Configured'", "'url'", "'token'"]),
+    'class that requires one': (OneRequired, ["class 'OneRequired'", "'url'"]),
+    'class that requires a keyword': (OnlyRequiresKeyword, ["class 'OnlyRequiresKeyword'", "'token'"]),
+    'wrapper class': (DynamicToolset, ["class 'DynamicToolset'", "'toolset_func'"]),
+    'parametrized class that requires one': (OneRequired[int], ['OneRequired', "'url'"]),
+    'parametrized class that is no toolset': (dict[str, int], ['dict']),
+    'parametrized abstract base class': (AbstractToolset[int], ['AbstractToolset', 'abstract']),
+    'function of two': (two, ["function 'two'", "'ctx'", "'more'"]),
+    'function of a keyword': (keyword, ["function 'keyword'", "'ctx'"]),
+    'method of a keyword': (Calls().method, ["function 'method'", "'ctx'", "'more'"]),
+    'callable instance of two': (Calls(), ["instance of 'Calls'", "'ctx'", "'more'"]),
+    'partial that leaves two': (partial(three, most='most'), ["instance of 'partial'", "'ctx'", "'more'"]),
+    'partial that leaves a keyword': (partial(cast(Any, three), None, 'more'), ["instance of 'partial'", "'most'"]),
+    'partial of a class that leaves a keyword': (partial(Configured, 'url'), ["instance of 'partial'", "'token'"]),
+    'partial with too many arguments': (partial(cast(Any, OneRequired), 'url', 'more'), ["instance of 'partial'"]),
+}
+"""What can be called, but not as a factory, with what the message has to say about it."""
+
+ITEMS: dict[str, Callable[[], tuple[Any, list[str]]]] = {
+    **{
+        f'value of type {name}': lambda make=make, name=name: (make(), [f"instance of '{name}'"])
+        for name, make in VALUES.items()
+    },
+    **{name: lambda item=item: item for name, item in CALLABLES.items()},
+}
+
+
+@pytest.fixture(params=ITEMS)
+def item(request: pytest.FixtureRequest) -> tuple[Any, list[str]]:
+    """An item that is no factory, and parts of the message about it."""
+    return ITEMS[request.param]()
+
+
+def check_message(error: UserError, index: int, parts: list[str]) -> None:
+    """Check that a message names the place and says all that it has to."""
+    message = str(error)
+    assert f'toolsets[{index}]' in message
+    for part in parts:
+        assert part in message
+    assert message.endswith('.')
+
+
+def test_b12_constructor_refuses_what_is_no_factory(item: tuple[Any, list[str]]):
+    bad, parts = item
+    journal = Journal()
+    with pytest.raises(UserError) as caught:
+        Agent('test', toolsets=[Server('a', journal), Made(journal, Session), bad, Session('b', journal)])
+    check_message(caught.value, 2, parts)
+    assert journal.events == []
+
+
+@pytest.mark.parametrize('method', METHODS)
+async def test_b12_run_refuses_what_is_no_factory(item: tuple[Any, list[str]], method: str):
+    bad, parts = item
+    journal = Journal()
+    requests = Requests()
+    agent = Agent(requests.model, toolsets=[Made(journal, Session, 'a'), Session('b', journal), Server('c', journal)])
+    with pytest.raises(UserError) as caught:
+        await METHODS[method](agent, toolsets=[Made(journal, Session), bad])
+    check_message(caught.value, 1, parts)
+    assert journal.events == []
+    assert requests.count == 0
+
+    assert await METHODS[method](agent) == 'done'
+    assert sorted(journal.lifecycle) == ['+a', '+b', '+c', '-a', '-b', '-c']
+
+
+async def test_b12_override_refuses_what_is_no_factory_and_leaves_nothing_behind(item: tuple[Any, list[str]]):
+    bad, parts = item
+    journal = Journal()
+    requests = Requests()
+    agent = Agent(requests.model, name='mine', deps_type=str, toolsets=[Made(journal, Session)])
+    replaced = Requests()
+    with (
+        pytest.raises(UserError) as caught,
+        agent.override(name='other', deps='other', model=replaced.model, tools=[], toolsets=[bad]),
+    ):
+        raise AssertionError('the body is not to be run')
+    check_message(caught.value, 0, parts)
+    assert journal.events == []
+    assert agent.name == 'mine'
+    assert await run_as('a', agent, deps='mine') == 'done'
+    assert journal.lifecycle == ['+t', '-t']
+    assert (requests.count, replaced.count) == (1, 0)
+
+
+async def test_b12_override_inside_another_that_is_refused_leaves_the_outer_one():
+    journal = Journal()
+    agent = Agent(scripted(['t']))
+    bad: Any = 42
+    with agent.override(toolsets=[Made(journal, Session)]):
+        with pytest.raises(UserError), agent.override(toolsets=[bad]):
+            raise AssertionError('the body is not to be run')
+        await run_as('a', agent)
+    assert journal.lifecycle == ['+t', '-t']
+
+
+def test_b12_per_run_refuses_what_is_no_factory(item: tuple[Any, list[str]]):
+    bad, parts = item
+    with pytest.raises(UserError) as caught:
+        per_run(bad)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_b12_per_run_refuses_toolsets():
+    for toolset in (Session('t', Journal()), per_run(lambda: None), CombinedToolset[Any]([])):
+        with pytest.raises(UserError, match=f"'{type(toolset).__name__}'"):
+            per_run(toolset)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize('place', ['constructor', 'run', 'override'])
+async def test_b12_all_that_is_no_factory_is_named_at_once(place: str):
+    toolsets = [42, FunctionToolset[Any](), dict, lambda: None, Configured, 'x']
+    with pytest.raises(UserError) as caught, given_to(place, toolsets, scripted()) as run:
+        await run('a')
+    for index, part in {0: "'int'", 2: "'dict'", 4: "'Configured'", 5: "'str'"}.items():
+        check_message(caught.value, index, [part])
+    for index in (1, 3):
+        assert f'toolsets[{index}]' not in str(caught.value)
+
+
+async def test_b12_coroutine_of_an_async_factory_that_was_called_is_refused():
+    coroutine: Any = async_function()
+    with pytest.raises(UserError) as caught:
+        Agent('test', toolsets=[coroutine])
+    coroutine.close()
+    check_message(caught.value, 0, ["'coroutine'"])
+
+
+# What factories return
+
+RESULTS: dict[str, Callable[[], Any]] = {
+    **{name: make for name, make in VALUES.items() if name != 'NoneType'},
+    'Session': lambda: Session,
+    'function': lambda: lambda: FunctionToolset[Any](),
+}
+
+
+@asynccontextmanager
+async def context_manager() -> AsyncGenerator[AbstractToolset[Any], None]:
+    yield FunctionToolset[Any]()
+
+
+@pytest.mark.parametrize(('place', 'method'), WAYS)
+@pytest.mark.parametrize('factory', FUNCTIONS)
+async def test_b12_factory_that_returns_no_toolset_is_refused(factory: str, place: str, method: str):
+    journal = Journal()
+    results: list[Any] = [42]
+    make = Made(journal, Session)
+    toolsets = [
+        Server('a', journal),
+        Made(journal, Session, 'b'),
+        FUNCTIONS[factory](lambda: results.pop() if results else make()),
+    ]
+    requests = Requests()
+    with given_to(place, toolsets, requests.model) as run:
+        with pytest.raises(UserError, match="'int'") as caught:
+            await run('first', method)
+        assert requests.count == 0
+        assert journal.lifecycle == ['+a', '+b', '-b', '-a']
+        assert all(event.got[1] is caught.value for event in journal.of('exit'))
+
+        assert await run('second', method) == 'done'
+    assert [event.run for event in journal.of('enter') if event.toolset.name == 't'] == ['second']
+
+
+@pytest.mark.parametrize('factory', ['lambda', 'async function', 'per_run', 'function of the context'])
+@pytest.mark.parametrize('result', RESULTS)
+async def test_b12_message_names_the_type_of_what_a_factory_returned(result: str, factory: str):
+    requests = Requests()
+    agent = Agent(requests.model, toolsets=[FUNCTIONS[factory](RESULTS[result])])
+    with pytest.raises(UserError) as caught:
+        await agent.run('go')
+    assert result in str(caught.value)
+    assert str(caught.value).endswith('.')
+    assert requests.count == 0
+
+
+async def test_b12_message_names_the_factory():
+    with pytest.raises(UserError, match=r"'generator_function'.*'generator'"):
+        await Agent(scripted(), toolsets=[generator_function]).run('go')  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UserError, match=r"'context_manager'.*'_AsyncGeneratorContextManager'"):
+        await Agent(scripted(), toolsets=[context_manager]).run('go')  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize('factory', AT_EACH_STEP)
+async def test_b12_function_of_the_context_that_returns_no_toolset_at_a_later_step_is_refused(factory: str):
+    journal = Journal()
+    make = Made(journal, Session)
+    results: list[Any] = [make(), 42]
+    agent = Agent(scripted(['t']), toolsets=[Server('s', journal), AT_EACH_STEP[factory](lambda: results.pop(0))])
+    with pytest.raises(UserError, match="'int'") as caught:
+        await agent.run('go')
+    assert journal.lifecycle == ['+s', '+t', '-t', '-s']
+    assert journal.exit_of('s')[1] is caught.value
