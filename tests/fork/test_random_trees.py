@@ -2,7 +2,8 @@
 
 The toolsets write down what happens to them, under the name of the run that it happens in. What must be true of these
 notes follows from the contract alone: which copy a run works with (B6, B7), that each toolset that was entered is exited
-once and in reverse order (B5, B8), that exits got the right exception (B5), and what `async with agent` enters (B9).
+once and in reverse order (B5, B8, B14), that exits got the right exception (B5), what `async with agent` enters (B9), and how
+often factories are called (B12).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import Any, cast
@@ -37,7 +39,7 @@ from pydantic_ai import (
 )
 from pydantic_ai.exceptions import UsageLimitExceeded
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
-from pydantic_ai.toolsets import CombinedToolset
+from pydantic_ai.toolsets import CombinedToolset, per_run
 from typing_extensions import Self
 
 from .line import CANCELLED, WRAPPERS, DynamicToolset, HandWrittenBase, stream_events
@@ -81,10 +83,10 @@ class Combine:
 
 @dataclass(frozen=True)
 class Dynamic:
-    """A dynamic toolset, whose factory returns these in turn. `'again'` is what it returned before."""
+    """A factory, which returns these in turn. `'again'` is what it returned before."""
 
     results: tuple[Tree | str | None, ...]
-    per_run_step: bool
+    called: str
     wait: bool
 
 
@@ -92,6 +94,10 @@ Tree = Leaf | Alias | Wrap | Combine | Dynamic
 
 LEAVES = ['server', 'session', 'functions', 'counting functions', 'external']
 WRAPPER_KINDS = [*WRAPPERS, 'asks', 'hides', 'prepares', 'audit', 'straight']
+
+
+CALLED = ['at each step', 'at the first step', 'without context', 'class']
+"""When and as what a factory is called. All but the first kind are called once per run."""
 
 
 def trees(leaves: st.SearchStrategy[Tree], size: int) -> st.SearchStrategy[Tree]:
@@ -106,9 +112,10 @@ def trees(leaves: st.SearchStrategy[Tree], size: int) -> st.SearchStrategy[Tree]
 
 
 def dynamics(results: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
-    """Draw dynamic toolsets with these results."""
+    """Draw factories with these results."""
     any_result = results | st.none() | st.just('again')
-    return st.builds(Dynamic, st.lists(any_result, min_size=1, max_size=3).map(tuple), st.booleans(), st.booleans())
+    several = st.lists(any_result, min_size=1, max_size=3).map(tuple)
+    return st.builds(Dynamic, several, st.sampled_from(CALLED), st.booleans())
 
 
 simple: st.SearchStrategy[Tree] = st.builds(Leaf, st.sampled_from(LEAVES))
@@ -401,13 +408,21 @@ class World:
                 self.register(toolset, factory)
             case Combine(inner):
                 toolset = CombinedToolset([self.build(each, factory) for each in inner])
+            case Dynamic(called='at each step'):
+                toolset = DynamicToolset(self.factory(tree, factory))
             case Dynamic():
-                toolset = DynamicToolset(self.factory(tree), per_run_step=tree.per_run_step)
+                toolset = per_run(self.factory(tree, factory))
             case Wrap(kind, inner):
                 toolset = self.wrap(kind, self.build(inner, factory), factory)
         if factory is None:
             self.places.append(toolset)
         return toolset
+
+    def item(self, tree: Tree) -> Any:
+        """Make what stands in a list of toolsets: for a factory that is itself, if that means the same."""
+        if isinstance(tree, Dynamic) and tree.called != 'at the first step':
+            return self.factory(tree, None)
+        return self.build(tree)
 
     def register(self, toolset: Any, factory: int | None) -> None:
         if factory is not None:
@@ -435,12 +450,15 @@ class World:
             return inner.prepared(prepare)
         return WRAPPERS[kind](inner)
 
-    def factory(self, tree: Dynamic) -> Callable[[RunContext[Any]], Any]:
-        """Make the function of a dynamic toolset. What it remembers, it remembers for each run."""
+    def factory(self, tree: Dynamic, made_by: int | None) -> Callable[..., Any]:
+        """Make a factory, for the agent or in a call of another one. What it remembers, it remembers for each run."""
         returned: dict[str, list[AbstractToolset[Any] | None]] = defaultdict(list)
 
         def make() -> AbstractToolset[Any] | None:
+            assert RUN.get() != AGENT, '`async with agent` called a factory'
             before = returned[RUN.get()]
+            if made_by is None and tree.called != 'at each step':
+                assert not before, f'a factory was called twice in a run, though it is called {tree.called}'
             result = tree.results[len(before) % len(tree.results)]
             if result == 'again':
                 made = before[-1] if before else None
@@ -459,14 +477,24 @@ class World:
             await self.journal.moment('factory', None)
             return make()
 
-        return wait if tree.wait else sync
+        class Made(WrapperToolset[Any]):
+            def __init__(self, wrapped: AbstractToolset[Any] | None = None):
+                super().__init__(wrapped or sync(cast(Any, None)) or ExternalToolset[Any]([]))
+
+        if tree.called == 'class':
+            return Made
+        function = wait if tree.wait else sync
+        return partial(function, cast(Any, None)) if tree.called == 'without context' else function
 
     def is_wired(self, toolset: Any) -> bool:
         """Say whether a toolset is one that was wired, or a copy of one, rather than made by a factory."""
         return id(toolset.original) not in self.factory_of
 
     def entered_by_agent(self, tree: Sequence[AbstractToolset[Any]]) -> Iterator[Any]:
-        """Find what `async with agent` has to enter: what isn't stateful, in combinations and the line's wrappers."""
+        """Find what `async with agent` has to enter: what isn't stateful, in combinations and the line's wrappers.
+
+        Factories that stand in the list themselves are none of these.
+        """
         for toolset in tree:
             if isinstance(toolset, CombinedToolset):
                 yield from self.entered_by_agent(toolset.toolsets)
@@ -547,18 +575,18 @@ async def run_planned(
     return None
 
 
-async def play(scenario: Scenario) -> tuple[World, list[AbstractToolset[Any]], dict[str, BaseException | None]]:
+async def play(scenario: Scenario) -> tuple[World, list[Any], dict[str, BaseException | None]]:
     """Make the toolsets of a scenario and do its runs.
 
     Returns:
-        The toolsets with their journal, those that the agent has, and what each run raised.
+        The toolsets with their journal, what the agent was given, and what each run raised.
     """
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)  # of tasks that the base leaves behind
     journal = Faulty()
     world = World(journal)
     first = world.build(Leaf('server'))
-    of_agent = [first, *map(world.build, scenario.of_agent)]
-    of_run = list(map(world.build, scenario.of_run))
+    of_agent = [first, *map(world.item, scenario.of_agent)]
+    of_run = list(map(world.item, scenario.of_run))
     of_run.append(world.build(Leaf('server')))  # is exited first, which tells when exiting begins
     rounds = [[f'run{index}.{number}' for number in range(len(names))] for index, names in enumerate(scenario.rounds)]
     for names, planned in zip(rounds, scenario.rounds, strict=True):
