@@ -179,7 +179,7 @@ def contract_page(markdown: str) -> str:
     """Put the files that prove a point of the contract, which are found by their names, into its row."""
 
     def row(found: re.Match[str]) -> str:
-        tests = sorted((ROOT / 'tests' / 'fork').glob(f'test_b{int(found[1]):02}_*.py'))
+        tests = sorted((ROOT / 'tests' / 'fork').rglob(f'test_b{int(found[1]):02}_*.py'))
         return f'{found[0][:-2]}<br>{"<br>".join(f"`{test.name}`" for test in tests) or "*comes with its patch*"} |'
 
     return re.sub(r'^\| B(\d+) \|.*\|$', row, markdown, flags=re.MULTILINE)
