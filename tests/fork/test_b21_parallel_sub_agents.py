@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -10,7 +11,7 @@ import pytest
 from pydantic_ai import FunctionToolset
 
 from .delegation import SYNC, WAYS, Ledger, Notes, called, calling, delegating, entries_and_exits, forked
-from .toolsets import SUCCESS, Journal, Server, run_as
+from .toolsets import RUN, SUCCESS, Journal, Server, run_as
 
 pytestmark = pytest.mark.anyio
 
@@ -20,15 +21,13 @@ ways = pytest.mark.parametrize('way', WAYS)
 kinds = pytest.mark.parametrize('kind', [Notes, Ledger], ids=['stateful', 'stateless'])
 
 
+@dataclass
 class Together(Journal):
     """A journal whose toolsets of sub-agents wait in their calls until all of them are there."""
 
-    def __post_init__(self) -> None:
-        self.there: set[str] = set()
+    there: set[str] = field(default_factory=set[str])
 
     async def moment(self, kind: str, toolset: Any) -> None:
-        from .toolsets import RUN
-
         if kind == 'call' and RUN.get() in CHILDREN:
             self.there.add(RUN.get())
             while len(self.there) < COUNT:
