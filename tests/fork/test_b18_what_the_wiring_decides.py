@@ -302,21 +302,10 @@ async def test_b18_wrapper_or_combination_is_handed_over_with_what_is_inside(
     journal = Journal()
     notes = kind('t', journal)
     placed = place(notes)
-    for options in (handing(), handing(placed), handing(notes)):
+    for handed in ([placed], [notes]):
         journal.events.clear()
-        toolsets = [placed]
-        delegate = FunctionToolset[Any]()
-        parent = calling(['t'], ['delegate'], ['t'], toolsets=toolsets)
-
-        async def run_child(ctx: RunContext[Any], value: str, options: Any = options) -> None: ...
-
-        del delegate, run_child
-
-        @parent.tool(name='delegate')
-        async def _(ctx: RunContext[Any], value: str) -> None:  # pyright: ignore[reportUnusedFunction]
-            await run_as('child', calling(['t']), **options(ctx))  # noqa: B023
-
-        await run_as('parent', parent)
+        delegate = delegating(calling(['t']), options=handing(*handed))
+        await run_as('parent', calling(['t'], ['delegate'], ['t'], toolsets=[placed, delegate]))
         live = called(journal, 'parent')
         assert called(journal, 'child') is live
         assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
@@ -412,7 +401,7 @@ async def test_b18_handing_over_leaves_later_runs_alone(kind: type[Notes]):
     )
     for given in (notes, notes.shared()):
         with handing_parent.override(
-            toolsets=[given, delegating(calling(['t']), options=lambda ctx: handing(notes)(ctx))]
+            toolsets=[given, delegating(calling(['t']), options=handing(notes))]
         ):
             await run_as('before', handing_parent)
     for _ in range(2):

@@ -162,7 +162,9 @@ async def test_b19_borrowed_and_owned_stand_side_by_side():
                 with pytest.raises(RuntimeError):
                     await run_as('parent', parent)
             exits = [event for event in journal.of('exit') if event.run == 'child' and event.toolset.name != 'boom']
-            assert [event.toolset.name for event in exits] == ['new', 'server', 'owned']
+            # What the live `Totals` answers contains the live server, whereas a plain combination is looked into
+            names = ['new', 'server', 'owned'] if combine is CombinedToolset else ['new', 'owned']
+            assert [event.toolset.name for event in exits] == names
             assert all(event.got[1] is (error if agent is failing else None) for event in exits)
             assert calls(journal, 'child')[0] is calls(journal, 'parent')[0]
             assert calls(journal, 'child')[1] is not calls(journal, 'parent')[1]

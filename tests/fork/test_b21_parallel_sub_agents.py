@@ -15,7 +15,7 @@ from .toolsets import RUN, SUCCESS, Journal, Server, run_as
 
 pytestmark = pytest.mark.anyio
 
-COUNT = 8
+COUNT = 4  # fewer than the threads of the default executor
 CHILDREN = [f'child{number}' for number in range(COUNT)]
 ways = pytest.mark.parametrize('way', WAYS)
 kinds = pytest.mark.parametrize('kind', [Notes, Ledger], ids=['stateful', 'stateless'])
