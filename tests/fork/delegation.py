@@ -23,7 +23,7 @@ Answer = Callable[[Any, RunContext[Any]], Any]
 class Notes(Session):
     """A session that says what a sub-agent gets of it, and writes down that it was asked. By default it says to share it."""
 
-    shared_attributes = frozenset({"fail"})
+    shared_attributes = frozenset({'fail'})
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ def delegating(
     """
 
     def pick(ctx: RunContext[Any]) -> tuple[Any, dict[str, Any]]:
-        agent = child if isinstance(child, Agent | WrapperAgent) else child(ctx)
+        agent: Any = child if isinstance(child, Agent) else child(ctx)  # pyright: ignore[reportUnknownVariableType]
         return agent, {} if options is None else options(ctx)
 
     async def delegate(ctx: RunContext[Any], value: str) -> Any:
@@ -204,7 +204,9 @@ def delegating(
     return toolset
 
 
-def calling(*steps: Sequence[str], toolsets: Iterable[Any] = (), name: str = 'child', **options: Any) -> Agent[Any, Any]:
+def calling(
+    *steps: Sequence[str], toolsets: Iterable[Any] = (), name: str = 'child', **options: Any
+) -> Agent[Any, Any]:
     """Make an agent that calls the tools of each step in turn."""
     return Agent(scripted(*steps), toolsets=list(toolsets), name=name, **options)
 

@@ -37,7 +37,9 @@ PLACES: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
     'CombinedToolset': lambda toolset: CombinedToolset([toolset]),
     'a wrapper that passes it on': Passing,
     'a wrapper with state': Audit,
-    'many': lambda toolset: CombinedToolset([Audit(Passing(CombinedToolset([toolset.filtered(lambda ctx, tool: True)])))]),
+    'many': lambda toolset: CombinedToolset(
+        [Audit(Passing(CombinedToolset([toolset.filtered(lambda ctx, tool: True)])))]
+    ),
 }
 """Where a toolset can stand."""
 

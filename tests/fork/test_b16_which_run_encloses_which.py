@@ -321,7 +321,9 @@ async def test_b16_sub_agent_that_a_task_from_before_starts_is_not_enclosed():
 async def test_b16_iter_of_a_sub_agent_that_another_task_drives():
     journal = Journal()
     notes = Notes('t', journal)
-    child = calling(['t'], ['delegate'], toolsets=[notes, delegating(calling(['t'], toolsets=[notes]), run='grandchild')])
+    child = calling(
+        ['t'], ['delegate'], toolsets=[notes, delegating(calling(['t'], toolsets=[notes]), run='grandchild')]
+    )
     jobs, done = asyncio.Queue[Any](), asyncio.Queue[Any]()
 
     async def work() -> None:
@@ -431,15 +433,13 @@ async def test_b16_output_tool_is_a_tool_call():
 async def test_b16_agent_that_calls_itself_gets_fresh_copies(kind: type[Notes], way: str):
     journal = Journal()
     notes = kind('t', journal, answer=never)
-    tools = delegating(lambda ctx: agent, way, options=lambda ctx: {'deps': 'inner'})  # pyright: ignore[reportUnknownLambdaType]
-    agent: Any = calling(toolsets=[notes, tools])
 
-    def model_for(deps: str) -> Any:
-        return scripted(['t'], ['delegate'], ['t']) if deps == 'outer' else scripted(['t'])
+    def itself(ctx: RunContext[Any]) -> Any:
+        return agent
 
-    tools = delegating(lambda ctx: agent, way, options=lambda ctx: {'model': model_for('inner')})
-    agent = calling(toolsets=[notes, tools])
-    await run_as('outer', agent, model=model_for('outer'))
+    tools = delegating(itself, way, options=lambda ctx: {'model': scripted(['t'])})
+    agent = calling(['t'], ['delegate'], ['t'], toolsets=[notes, tools])
+    await run_as('outer', agent)
     if kind is Notes:
         assert called(journal, 'outer').values == ['outer', 'outer']
         assert called(journal, 'child').values == ['child']

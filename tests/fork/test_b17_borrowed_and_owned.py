@@ -211,7 +211,9 @@ async def test_b17_entry_of_an_own_toolset_that_fails_exits_what_the_sub_agent_h
     toolsets = [Notes('a', journal, answer=fresh), Notes('b', journal), Notes('c', journal, answer=failing)]
     parent = calling(['delegate'], ['b'], toolsets=[*toolsets, catching(calling(toolsets=toolsets))])
     assert await run_as('parent', parent) == 'done'
-    assert [(event.toolset.name, event.got[1]) for event in journal.of('exit') if event.run == 'child'] == [('a', error)]
+    assert [(event.toolset.name, event.got[1]) for event in journal.of('exit') if event.run == 'child'] == [
+        ('a', error)
+    ]
     assert [event.got for event in journal.of('exit') if event.run == 'parent'] == [SUCCESS] * 3
 
 
@@ -248,7 +250,10 @@ async def test_b17_cancelled_sub_agent_exits_its_own_and_leaves_the_borrowed():
         ((own, run, got),) = [(e.toolset, e.run, e.got[0]) for e in journal.of('exit') if e.run == 'child']
         assert (own.name, run, got) == ('t', 'child', asyncio.CancelledError)
         assert [event.got for event in journal.of('exit') if event.run == 'parent'] == [SUCCESS, SUCCESS]
-        assert next(toolset for toolset in calls(journal, 'parent') if toolset.name == 'u').values == ['child', 'parent']
+        assert next(toolset for toolset in calls(journal, 'parent') if toolset.name == 'u').values == [
+            'child',
+            'parent',
+        ]
 
 
 async def test_b17_cancelled_parent_cancels_its_sub_agent_and_each_exits_its_own():
@@ -298,7 +303,7 @@ class Transaction(AbstractToolset[Any]):
         self.connection.execute('BEGIN')
         return self
 
-    async def __aexit__(self, *args: Any) -> bool | None:
+    async def __aexit__(self, *args: object) -> bool | None:
         assert self.connection is not None
         self.connection.execute('COMMIT' if args[0] is None else 'ROLLBACK')
         self.connection.close()
@@ -342,7 +347,7 @@ class Savepoint(Nested):
         self.connection.execute('SAVEPOINT s')
         return self
 
-    async def __aexit__(self, *args: Any) -> bool | None:
+    async def __aexit__(self, *args: object) -> bool | None:
         assert self.connection is not None
         if args[0] is not None:
             self.connection.execute('ROLLBACK TO s')
@@ -406,9 +411,17 @@ TRANSACTIONS: dict[str, tuple[type[Transaction], dict[tuple[bool, bool, bool], l
 """What is committed, if the child succeeds or not, the parent survives that or not, and the parent fails later or not."""
 
 
+INSIDE: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
+    'nothing': lambda toolset: toolset,
+    'a combination of a wrapper': lambda toolset: CombinedToolset([toolset.filtered(lambda ctx, tool: True)]),
+    'a wrapper that passes it on': Passing,
+}
+"""What the transaction stands in."""
+
+
 @pytest.mark.parametrize('policy', TRANSACTIONS)
 @pytest.mark.parametrize('child_succeeds, survives, parent_fails', TRANSACTIONS['shared'][1])
-@pytest.mark.parametrize('inside', [lambda t: t, lambda t: CombinedToolset([t.filtered(lambda ctx, tool: True)]), Passing])  # pyright: ignore
+@pytest.mark.parametrize('inside', INSIDE.values(), ids=INSIDE.keys())
 async def test_b17_transaction_is_committed_or_rolled_back_as_the_toolset_says(
     database: Path,
     policy: str,

@@ -276,7 +276,7 @@ async def test_b18_all_that_were_given_are_handed_over_without_an_argument():
     journal = Journal()
     notes, other, server = Notes('t', journal), Notes('u', journal, answer=fresh), Server('s', journal)
     wrapped = Notes('v', journal).prefixed('x')
-    made = lambda: Session('made', journal)  # noqa: E731
+    made = lambda: Session('made', journal)
     parent = calling(
         ['t', 'u', 's', 'made', 'x_v'],
         ['delegate'],
@@ -349,7 +349,7 @@ async def test_b18_handing_over_counts_in_an_agent_that_runs_again(kind: type[No
         agent = calling(['t'], ['again'], ['t'])
 
         @agent.tool
-        async def again(ctx: RunContext[Any], value: str) -> None:  # pyright: ignore[reportUnusedFunction]
+        async def again(ctx: RunContext[Any], value: str) -> None:
             toolsets = ctx.for_sub_agent(placed)  # noqa: B023  # pyright: ignore
             await run_as('inner', agent, model=scripted(['t']), toolsets=toolsets)  # noqa: B023
 
@@ -400,9 +400,7 @@ async def test_b18_handing_over_leaves_later_runs_alone(kind: type[Notes]):
         ['t'], ['delegate'], toolsets=[notes, delegating(calling(['t']), options=handing())], name='handing'
     )
     for given in (notes, notes.shared()):
-        with handing_parent.override(
-            toolsets=[given, delegating(calling(['t']), options=handing(notes))]
-        ):
+        with handing_parent.override(toolsets=[given, delegating(calling(['t']), options=handing(notes))]):
             await run_as('before', handing_parent)
     for _ in range(2):
         journal.events.clear()

@@ -11,7 +11,19 @@ from pydantic_ai import AbstractToolset, RunContext, WrapperToolset
 from pydantic_ai.toolsets import CombinedToolset
 from typing_extensions import Self
 
-from .delegation import Ledger, Notes, Passing, called, calling, calls, delegating, entries_and_exits, fresh, parent_of
+from .delegation import (
+    Ledger,
+    Notes,
+    Options,
+    Passing,
+    called,
+    calling,
+    calls,
+    delegating,
+    entries_and_exits,
+    fresh,
+    parent_of,
+)
 from .line import WRAPPERS, DynamicToolset
 from .toolsets import Event, Journal, Server, run_as
 
@@ -40,7 +52,7 @@ class Audit(WrapperToolset[Any]):
         self.entered.append(1)
         return await super().__aenter__()
 
-    async def __aexit__(self, *args: Any) -> bool | None:
+    async def __aexit__(self, *args: object) -> bool | None:
         self.entered.append(-1)
         return await super().__aexit__(*args)
 
@@ -95,7 +107,9 @@ PLACES: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
     'Audit': Audit,
     'OwnLog': OwnLog,
     'Totals': lambda toolset: Totals([toolset]),
-    'many': lambda toolset: CombinedToolset([OwnLog(Passing(Totals([Audit(toolset).filtered(lambda ctx, tool: True)])))]),
+    'many': lambda toolset: CombinedToolset(
+        [OwnLog(Passing(Totals([Audit(toolset).filtered(lambda ctx, tool: True)])))]
+    ),
 }
 places = pytest.mark.parametrize('place', PLACES.values(), ids=PLACES.keys())
 
@@ -205,7 +219,7 @@ async def test_b19_combination_with_state_gives_the_sub_agent_one_of_its_own():
 
 async def test_b19_tree_is_the_sub_agents_and_exits_with_its_exception():
     class Exits(OwnLog):
-        async def __aexit__(self, *args: Any) -> bool | None:
+        async def __aexit__(self, *args: object) -> bool | None:
             got.append(args[1])
             return await super().__aexit__(*args)
 
@@ -239,12 +253,14 @@ async def test_b19_dynamic_toolset_passes_it_on_to_what_it_has_made(how: str, an
     dynamic: AbstractToolset[Any] = DynamicToolset(make, per_run_step=per_step)
     if how.startswith('inside'):
         dynamic = Audit(dynamic)
-    child = calling(['t'], ['t'], toolsets={'shared': [dynamic.shared()]}.get(how, [dynamic] if 'inside' in how else []))
-    options = {
+    child = calling(
+        ['t'], ['t'], toolsets={'shared': [dynamic.shared()]}.get(how, [dynamic] if 'inside' in how else [])
+    )
+    options: dict[str, Options] = {
         'handed over': lambda ctx: {'toolsets': ctx.for_sub_agent(dynamic)},
         'all handed over': lambda ctx: {'toolsets': [ctx.for_sub_agent()[0]]},
-    }  # pyright: ignore[reportUnknownLambdaType,reportUnknownMemberType,reportUnknownVariableType]
-    delegate = delegating(child, options=options.get(how))  # pyright: ignore[reportUnknownArgumentType,reportUnknownMemberType]
+    }
+    delegate = delegating(child, options=options.get(how))
     await run_as('parent', calling(['t'], ['delegate'], ['t'], toolsets=[dynamic, delegate]))
     of_delegating_step = made[1 if per_step else 0]
     used = called(journal, 'child')
