@@ -209,10 +209,8 @@ async def test_b20_another_run_of_the_owner_does_not_make_it_live_again(kind: ty
 
 
 @kinds
-@pytest.mark.parametrize('place', [place for name, place in PLACES.items() if name != 'shared'])
-async def test_b20_child_that_starts_after_the_end_with_what_was_handed_over_is_refused(
-    kind: type[Notes], place: Callable[[AbstractToolset[Any]], AbstractToolset[Any]]
-):
+@pytest.mark.parametrize('name', [name for name in PLACES if name != 'shared'])
+async def test_b20_child_that_starts_after_the_end_with_what_was_handed_over_is_refused(kind: type[Notes], name: str):
     handed: list[Any] = []
 
     async def hand_over(ctx: RunContext[Any], value: str) -> None:
@@ -220,7 +218,7 @@ async def test_b20_child_that_starts_after_the_end_with_what_was_handed_over_is_
 
     journal = Journal()
     notes = kind('t', journal)
-    placed = place(notes)
+    placed = PLACES[name](notes)
     await run_as('parent', calling(['t'], ['hand_over'], toolsets=[placed], tools=[hand_over], name='boss'))
     (live,) = calls(journal, 'parent')
     before = happened(journal, live)
