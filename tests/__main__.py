@@ -59,9 +59,9 @@ def _test_fork(line: Line, version: str, rest: Sequence[str]) -> str:
         return SKIPPED
     requirements = [built_wheel(line), '--requirement', ROOT / 'requirements' / 'test.in']
     inside = make_environment(ROOT / 'build' / 'envs' / f'test-{line.base}-{version}', python, requirements)
-    # `-I` keeps this folder and the user's packages off the path.
+    # `-I` keeps this folder and the user's packages off the path; `-n auto` uses all cores.
     return _run(
-        [str(inside), '-I', '-m', 'pytest', 'tests/fork', '--ignore=tests/fork/engines', *rest],
+        [str(inside), '-I', '-m', 'pytest', '-n', 'auto', 'tests/fork', '--ignore=tests/fork/engines', *rest],
         f'The fork {line.version} on Python {version}',
     )
 
