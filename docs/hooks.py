@@ -33,6 +33,9 @@ LINES = sorted(
 )
 
 UPSTREAM = 'https://ai.pydantic.dev'
+MISNAMED = {'pydantic_ai.output.DeferredToolRequests': 'pydantic_ai.tools.DeferredToolRequests'}
+"""What the base's docstrings refer to by a name that isn't exported, and what they mean."""
+
 UPSTREAM_PAGES = {
     *(
         'agents',
@@ -149,6 +152,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             if url := _upstream_url(_preferred(paths)):
                 for path in paths:
                     autorefs.register_url(path, url)
+        for path, meant in MISNAMED.items():
+            if url := _upstream_url(meant):
+                autorefs.register_url(path, url)
         files.append(File.generated(config, f'{line}/api/index.md', content=api_page(line, base, fork)))
     return files
 
