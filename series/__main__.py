@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -41,21 +42,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(metavar='VERB', required=True)
-    for verb, text in _VERBS.items():
-        chosen = verbs.add_parser(verb.__name__.strip('_'), help=text, description=text)
-        chosen.add_argument('line', metavar='LINE', nargs='?', help='an upstream release; the newest line if left out')
-        chosen.set_defaults(verb=verb)
+    for name, verb in _VERBS.items():
+        chosen = verbs.add_parser(name, help=verb.text, description=verb.text)
+        verb.add_arguments(chosen)
+        chosen.set_defaults(run=verb.run)
     options = parser.parse_args(arguments)
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     try:
-        line = find_line(Path.cwd(), options.line)
         with Progress(*_COLUMNS, console=errors, transient=True, disable=not errors.is_terminal) as progress:
             task = progress.add_task('', total=None)
 
             def report(step: str, done: int = 0, of: int | None = None) -> None:
                 progress.update(task, description=step, completed=done, total=of)
 
-            done = options.verb(line, report)
+            done = options.run(options, report)
     except (SeriesError, ForkError) as error:
         errors.print(f'error: {error}')
         return 1
@@ -66,35 +66,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _apply(line: Line, report: Report) -> str:
+def _apply(options: Namespace, report: Report) -> str:
+    line = _line(options)
     head = apply(line, report)
     return f'`{line.show(line.tree)}` holds the base and {len(line.patches)} patches; its last commit is {head}.'
 
 
-def _extract(line: Line, report: Report) -> str:
+def _extract(options: Namespace, report: Report) -> str:
+    line = _line(options)
     changes = extract(line, report)
     if not changes:
         return f'`{line.show(line.folder)}` holds the commits of `{line.show(line.tree)}` already.'
     return f'`{line.show(line.folder)}` holds the commits of `{line.show(line.tree)}`:\n' + '\n'.join(changes)
 
 
-def _verify(line: Line, report: Report) -> str:
+def _verify(options: Namespace, report: Report) -> str:
+    line = _line(options)
     found = verify(line, report)
     listed = [f'`{line.show(verified.patch)}`: {verified.tests} tests and examples pass' for verified in found]
     return '\n'.join([*listed, f'The {len(found)} patches on {line.name} are in order.'])
 
 
-def _build(line: Line, report: Report) -> str:
+def _build(options: Namespace, report: Report) -> str:
+    line = _line(options)
     return f'Built `{line.show(build(line, report))}`.'
 
 
 _COLUMNS = (SpinnerColumn(), TextColumn('{task.description}', markup=False), BarColumn(), TimeElapsedColumn())
 
-_VERBS: dict[Callable[[Line, Report], str], str] = {
-    _apply: 'make the tree `build/LINE`: the base, then one commit per patch',
-    _extract: "write the tree's commits back to `patches/LINE`",
-    _verify: 'check the messages, and import and test the package after every single patch',
-    _build: 'build the wheel into `dist/`',
+
+def _line(options: Namespace) -> Line:
+    return find_line(Path.cwd(), options.line)
+
+
+def _add_line(parser: ArgumentParser) -> None:
+    parser.add_argument('line', metavar='LINE', nargs='?', help='an upstream release; the newest line if left out')
+
+
+@dataclass(frozen=True)
+class _Verb:
+    text: str
+    run: Callable[[Namespace, Report], str]
+    """Does it, and returns what to print."""
+    add_arguments: Callable[[ArgumentParser], None] = _add_line
+
+
+_VERBS = {
+    'apply': _Verb('make the tree `build/LINE`: the base, then one commit per patch', _apply),
+    'extract': _Verb("write the tree's commits back to `patches/LINE`", _extract),
+    'verify': _Verb('check the messages, and import and test the package after every single patch', _verify),
+    'build': _Verb('build the wheel into `dist/`', _build),
 }
 
 
