@@ -42,6 +42,13 @@ if hasattr(AbstractToolset, 'defer_loading'):
     WRAPPERS.update(_FURTHER)
 
 
+TOOL_OPTIONS: dict[str, Any] = {}
+"""What a tool's definition needs, besides a name, for all wrappers of the line to be content with it."""
+
+if hasattr(AbstractToolset, 'include_return_schemas'):
+    TOOL_OPTIONS['return_schema'] = {'type': 'array', 'items': {'type': 'string'}}
+
+
 class HandWrittenBase(AbstractToolset[Any]):
     """What a wrapper that's written straight on `AbstractToolset` has to pass on, besides what it has to on every line."""
 
@@ -57,6 +64,31 @@ class HandWrittenBase(AbstractToolset[Any]):
 
         def _around(self: Any, inner: AbstractToolset[Any]) -> AbstractToolset[Any]:
             return self if inner is self.inner else type(self)(inner)
+
+
+def processing_history(process: Any) -> dict[str, Any]:
+    """Return the options of an agent that has its messages processed: 2.x has capabilities for that, as for the next one."""
+    if HAS_FOR_RUN:
+        from pydantic_ai import capabilities
+
+        return {'capabilities': [capabilities.ProcessHistory(process)]}
+    return {'history_processors': [process]}
+
+
+def preparing_tools(prepare: Any) -> dict[str, Any]:
+    """Return the options of an agent that has its tools prepared."""
+    if HAS_FOR_RUN:
+        from pydantic_ai import capabilities
+
+        return {'capabilities': [capabilities.PrepareTools(prepare)]}
+    return {'prepare_tools': prepare}
+
+
+def run_in_sync_tool(agent: Any, **options: Any) -> Any:
+    """Run an agent to its end in the thread of a sync tool, where 2.x refuses `run_sync()`."""
+    if HAS_FOR_RUN:
+        return asyncio.run(agent.run('go', **options)).output
+    return agent.run_sync('go', **options).output
 
 
 @asynccontextmanager

@@ -25,7 +25,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import Self
 
-from .line import HandWrittenBase, stream_events
+from .line import TOOL_OPTIONS, HandWrittenBase, stream_events
 
 RUN: ContextVar[str] = ContextVar('RUN', default='')
 """The name of the run that the code runs in. A test sets it, so that a toolset knows its run without asking the implementation."""
@@ -182,7 +182,7 @@ def tool_of(toolset: AbstractToolset[Any], name: str) -> ToolsetTool[Any]:
     """Make a tool that takes any arguments."""
     return ToolsetTool(
         toolset=toolset,
-        tool_def=ToolDefinition(name=name),
+        tool_def=ToolDefinition(name=name, **TOOL_OPTIONS),
         max_retries=0,
         args_validator=SchemaValidator(core_schema.any_schema()),
     )
