@@ -17,6 +17,19 @@ HAS_FOR_RUN = hasattr(AbstractToolset, 'for_run')
 CANCELLED = (asyncio.CancelledError,) if HAS_FOR_RUN else (asyncio.CancelledError, ClosedResourceError)
 """What a cancelled run can end with. The graph that 1.x runs on turns the cancellation into an error of its own at some awaits."""
 
+FACTORIES_COME_FIRST = HAS_FOR_RUN
+"""Whether factories that are called once per run are called before the run enters a toolset, all at once, as on 2.x.
+1.x calls each when it's its turn to be entered, or at the first step if it takes the run context."""
+
+STEP_OF_PER_RUN = 0 if HAS_FOR_RUN else 1
+"""The run step that `per_run()` calls functions of the run context at."""
+
+STAYS_ENTERED = HAS_FOR_RUN
+"""Whether a step's toolset is still entered while the next step's is made, and stays entered if that is the same."""
+
+TOOL_OPTIONS: dict[str, Any] = {'return_schema': {'type': 'array'}} if HAS_FOR_RUN else {}
+"""What the definition of a tool needs so that each wrapper of the line takes it."""
+
 
 async def _keep_all(ctx: RunContext[Any], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
     return tool_defs
