@@ -55,13 +55,6 @@ if hasattr(AbstractToolset, 'defer_loading'):
     WRAPPERS.update(_FURTHER)
 
 
-TOOL_OPTIONS: dict[str, Any] = {}
-"""What a tool's definition needs, besides a name, for all wrappers of the line to be content with it."""
-
-if hasattr(AbstractToolset, 'include_return_schemas'):
-    TOOL_OPTIONS['return_schema'] = {'type': 'array', 'items': {'type': 'string'}}
-
-
 class HandWrittenBase(AbstractToolset[Any]):
     """What a wrapper that's written straight on `AbstractToolset` has to pass on, besides what it has to on every line."""
 

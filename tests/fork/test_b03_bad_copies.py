@@ -12,7 +12,7 @@ from pydantic_ai import AbstractToolset, Agent, WrapperToolset
 from pydantic_ai.exceptions import UserError
 from typing_extensions import Self
 
-from .line import WRAPPERS
+from .line import HAS_FOR_RUN, WRAPPERS
 from .toolsets import METHODS, HandWritten, Journal, Requests, Server, Session, scripted
 
 pytestmark = pytest.mark.anyio
@@ -121,6 +121,7 @@ async def test_b03_copy_bad_inside_others_ends_the_run_before_anything_is_entere
     assert 'faulty' in error.message
 
 
+@pytest.mark.skipif(HAS_FOR_RUN, reason='a wrapper that has to pass `for_run()` on is rebuilt by that')
 async def test_b03_hand_written_wrapper_copy_returning_itself_ends_the_run():
     journal = Journal()
     await check(HandWrittenReturnsItself(Session('inside', journal)), journal)
