@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from anyio import ClosedResourceError
-from pydantic_ai import AbstractToolset, Agent, RunContext, ToolDefinition, WrapperToolset
+from pydantic_ai import AbstractToolset, Agent, RetryPromptPart, RunContext, ToolDefinition, WrapperToolset
 from pydantic_ai.toolsets._dynamic import DynamicToolset as DynamicToolset  # noqa: PLC0414 (an explicit re-export)
 
 HAS_FOR_RUN = hasattr(AbstractToolset, 'for_run')
@@ -108,3 +109,10 @@ async def stream_events(
             yield entered
     else:
         yield events
+
+
+def retry_prompt(content: str) -> Any:
+    """Make a retry prompt as a result of an external call, which is deprecated on 2.x in favour of `ModelRetry`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        return RetryPromptPart(content)

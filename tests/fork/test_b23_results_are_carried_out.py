@@ -14,17 +14,21 @@ from pydantic_ai import (
     ImageUrl,
     ModelMessage,
     ModelRequest,
+    ModelResponse,
     ModelRetry,
-    RetryPromptPart,
     RunContext,
+    TextPart,
     ToolApproved,
+    ToolCallPart,
     ToolDenied,
     ToolReturn,
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, approve, calling, returned
+from .line import retry_prompt
 from .toolsets import METHODS, run
 
 pytestmark = pytest.mark.anyio
@@ -82,7 +86,7 @@ async def test_b23_bad_arguments_are_returned_to_the_model():
 
     result = await agent_of(Tools(), ['delete'], ['delete.2']).run('go', deferred_tool_handler=Handler(answer))
     contents = returned(result.all_messages())
-    assert contents['delete'][0]['loc'] == ('value',)
+    assert list(contents['delete'][0]['loc']) == ['value']
     assert contents['delete.2'] == 'delete.2 done good'
 
 
@@ -91,7 +95,7 @@ RESULTS: dict[str, Any] = {
     'nothing': None,
     'ToolReturn': ToolReturn('value', content=['Look', ImageUrl('https://example.com/a.png')], metadata={'took': 3}),
     'ModelRetry': ModelRetry('Try again'),
-    'RetryPromptPart': RetryPromptPart('Try again'),
+    'RetryPromptPart': retry_prompt('Try again'),
 }
 
 
@@ -121,6 +125,13 @@ async def test_b23_results_arrive_as_in_two_runs(value: Any):
 async def test_b23_what_answers_calls_comes_before_other_content():
     """Providers want the results of all calls directly after the calls."""
     toolset = FunctionToolset[Any]()
+    sent: list[ModelMessage] = []
+
+    async def model_function(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) == 1:
+            return ModelResponse(parts=[ToolCallPart(id_, {'value': ''}, tool_call_id=id_) for id_ in ['look', 'send']])
+        sent.extend(messages)
+        return ModelResponse(parts=[TextPart('all done')])
 
     @toolset.tool
     async def look(ctx: RunContext[Any], value: str) -> ToolReturn:
@@ -128,15 +139,15 @@ async def test_b23_what_answers_calls_comes_before_other_content():
 
     results = DeferredToolResults(calls={'send': ToolReturn('send', content=['content of send'])})
     agent = Agent(
-        calling(['look', 'send']), toolsets=[toolset, Tools().toolset.filtered(lambda _, tool: tool.name == 'send')]
+        FunctionModel(model_function),
+        toolsets=[toolset, Tools().toolset.filtered(lambda _, tool: tool.name == 'send')],
     )
-    result = await agent.run('go', deferred_tool_handler=Handler(lambda requests: results))
-    parts = result.all_messages()[2].parts
-    assert [type(part) for part in parts] == [ToolReturnPart, ToolReturnPart, UserPromptPart, UserPromptPart]
+    assert await run(agent, deferred_tool_handler=Handler(lambda requests: results)) == 'all done'
+    assert [type(part) for part in sent[2].parts] == [ToolReturnPart, ToolReturnPart, UserPromptPart, UserPromptPart]
 
 
 async def test_b23_a_retry_prompt_can_answer_several_calls():
-    prompt = RetryPromptPart('Try again')
+    prompt = retry_prompt('Try again')
     handler = Handler(lambda requests: DeferredToolResults(calls={'send': prompt, 'send.2': prompt}))
     result = await agent_of(Tools(), ['send', 'send.2']).run('go', deferred_tool_handler=handler)
     assert returned(result.all_messages()) == {'send': 'Try again', 'send.2': 'Try again'}
