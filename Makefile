@@ -44,6 +44,10 @@ verify: $(READY) ## import and test the package after every single patch, and ch
 build: $(READY) ## build the wheel into dist/
 	@$(TOOL) -m series build $(LINE)
 
+.PHONY: release
+release: $(READY) ## build the wheels of all lines twice, and write them with digests, bills of materials and a text to dist/release
+	@$(TOOL) -m series release
+
 .PHONY: test
 test: build ## test the tool, and the built fork on every Python that is found
 	@$(TOOL) -m tests $(addprefix --line=,$(LINE)) $(addprefix --python=,$(PYTHON)) $(ARGS)

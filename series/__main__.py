@@ -18,6 +18,7 @@ from series.build import build
 from series.errors import SeriesError
 from series.extract import extract
 from series.line import Line, find_line
+from series.release import release
 from series.verify import verify
 
 _EXIT_CODES = """\
@@ -92,6 +93,11 @@ def _build(options: Namespace, report: Report) -> str:
     return f'Built `{line.show(build(line, report))}`.'
 
 
+def _release(options: Namespace, report: Report) -> str:
+    folder = release(Path.cwd(), report)
+    return f'`dist/{folder.name}` holds the release:\n' + '\n'.join(sorted(path.name for path in folder.iterdir()))
+
+
 _COLUMNS = (SpinnerColumn(), TextColumn('{task.description}', markup=False), BarColumn(), TimeElapsedColumn())
 
 
@@ -101,6 +107,10 @@ def _line(options: Namespace) -> Line:
 
 def _add_line(parser: ArgumentParser) -> None:
     parser.add_argument('line', metavar='LINE', nargs='?', help='an upstream release; the newest line if left out')
+
+
+def _add_nothing(parser: ArgumentParser) -> None:
+    """For a verb that handles all lines."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +126,9 @@ _VERBS = {
     'extract': _Verb("write the tree's commits back to `patches/LINE`", _extract),
     'verify': _Verb('check the messages, and import and test the package after every single patch', _verify),
     'build': _Verb('build the wheel into `dist/`', _build),
+    'release': _Verb(
+        'build the wheels of all lines twice, and write a release to `dist/release`', _release, _add_nothing
+    ),
 }
 
 

@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 from series.base import Report
@@ -14,8 +16,25 @@ from series.errors import BuildError
 from series.line import Line
 
 
-def build(line: Line, report: Report) -> Path:
+def build(
+    line: Line,
+    report: Report,
+    *,
+    python: Path | None = None,
+    umask: int = -1,
+    variables: Mapping[str, str] | None = None,
+) -> Path:
     """Build the wheel of a line into `dist/` and return its path.
+
+    It has the same bytes wherever it is built: hatchling is the tool's own, which is locked, and the time of all files is
+    that which hatchling gives them.
+
+    Args:
+        line: The line.
+        report: Is told of each step.
+        python: The interpreter that builds; by default the running one.
+        umask: What the builder's files are not permitted; by default as the process has it.
+        variables: Environment variables of the builder.
 
     Raises:
         BuildError: The build failed, with the words of the hook if it was the hook that stopped it. There is no wheel
@@ -27,7 +46,13 @@ def build(line: Line, report: Report) -> Path:
     for stale in dist.glob(f'*-{line.version}-*.whl'):
         stale.unlink()
     report(f'Building the wheel of {line.version}')
+    environment = os.environ | {'NO_COLOR': '1'} | dict(variables or {})
+    # It would be the time of all files in the wheel.
+    environment.pop('SOURCE_DATE_EPOCH', None)
     with tempfile.TemporaryDirectory(dir=dist, prefix='.build-') as folder:
+        # The wheel names the version of hatchling.
+        constraint = Path(folder) / 'constraint.txt'
+        constraint.write_text(f'hatchling=={version("hatchling")}\n')
         done = subprocess.run(
             [
                 sys.executable,
@@ -38,10 +63,13 @@ def build(line: Line, report: Report) -> Path:
                 '--out-dir',
                 folder,
                 '--python',
-                sys.executable,
+                str(python or sys.executable),
+                '--build-constraint',
+                str(constraint),
                 str(project),
             ],
-            env=os.environ | {'NO_COLOR': '1'},
+            env=environment,
+            umask=umask,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -99,6 +99,10 @@ class BuildError(SeriesError):
     """A wheel that wasn't built."""
 
 
+class ReleaseError(SeriesError):
+    """A release that can't be made, or that nobody could make again."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """One thing that `verify` found wrong with a patch."""

@@ -64,7 +64,7 @@ def find_line(root: Path, name: str | None = None) -> Line:
         NoLineError: There is no such line.
         hatch_build.LineError: Its `line.toml` is wrong; all its faults are named at once.
     """
-    names = sorted((path.parent.name for path in (root / 'patches').glob('*/line.toml')), key=_age)
+    names = _names(root)
     if not names:
         raise NoLineError(
             f'There is no line in `{root}`: no folder of its `patches/` holds a `line.toml`.',
@@ -76,6 +76,20 @@ def find_line(root: Path, name: str | None = None) -> Line:
             f'Name one of {", ".join(f"`{known}`" for known in names)}, or none for the newest.',
         )
     return Line(**vars(hatch_build.load_line(root / 'patches' / (name or names[-1]))))
+
+
+def find_lines(root: Path) -> list[Line]:
+    """Return all lines, the newest last.
+
+    Raises:
+        NoLineError: There is none.
+        hatch_build.LineError: The `line.toml` of one is wrong.
+    """
+    return [find_line(root, name) for name in _names(root) or [None]]
+
+
+def _names(root: Path) -> list[str]:
+    return sorted((path.parent.name for path in (root / 'patches').glob('*/line.toml')), key=_age)
 
 
 def _age(name: str) -> tuple[bool, Version]:

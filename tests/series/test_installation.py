@@ -12,6 +12,11 @@ from pathlib import Path
 import pytest
 
 from pydantic_ai_slim.hatch_build import load_line
+from series.build import build
+from series.environments import find_python
+from series.line import find_lines
+from series.release import interpreters, release
+from tests.series.upstream import quiet
 
 ROOT = Path(__file__).parents[2]
 LINE = load_line(ROOT / 'patches' / '1.26.0')
@@ -182,3 +187,24 @@ def test_fork_on_an_index_does_not_become_its_own_base(wheel: Path, repository: 
         str(repository / FOLDER),
     )
     assert [path.name for path in out.glob('*.whl')] == [wheel.name]
+
+
+def test_release_has_the_wheels_that_build_makes_with_whichever_interpreter(repository: Path, tmp_path: Path) -> None:
+    checkout = tmp_path / 'checkout'
+    shutil.copytree(repository, checkout)
+    lines = find_lines(checkout)
+    entries = '\n'.join(f'### {line.version}\n\n- Something.\n' for line in lines)
+    (checkout / 'CHANGELOG.md').write_text(f'# Changelog\n\n{entries}')
+    (checkout / '.gitignore').write_text('/dist/\n')
+    commit(checkout)
+    released = release(checkout, quiet)
+    for line in lines:
+        name = f'pydantic_ai_slim-{line.version}-py3-none-any.whl'
+        built = build(line, quiet)
+        assert built.name == name
+        assert (released / name).read_bytes() == built.read_bytes()
+        bill = json.loads((released / f'pydantic_ai_slim-{line.version}.cdx.json').read_text())
+        assert len(bill['metadata']['component']['pedigree']['patches']) == len(line.patches)
+        first, second = interpreters(line)
+        others = [version for version in line.python if find_python(version) not in (None, first)]
+        assert (first != second) == bool(others)

@@ -9,7 +9,7 @@ import pytest
 
 from pydantic_ai_slim.hatch_build import LineError
 from series.errors import NoLineError
-from series.line import Line, find_line
+from series.line import Line, find_line, find_lines
 
 
 def copy_line(line: Line, name: str) -> None:
@@ -24,6 +24,17 @@ def test_find_line_without_a_name_finds_the_newest(line: Line) -> None:
         copy_line(line, name)
     (line.folder.parent / '2.0.0').mkdir()  # has no `line.toml`
     assert find_line(line.root).base == '1.10.0'
+
+
+def test_find_lines_finds_all_the_newest_last(line: Line) -> None:
+    for name in ('1.10.0', '1.9.0'):
+        copy_line(line, name)
+    assert [one.name for one in find_lines(line.root)] == ['1.0.0', '1.9.0', '1.10.0']
+
+
+def test_find_lines_where_there_is_none_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(NoLineError, match='There is no line in'):
+        find_lines(tmp_path)
 
 
 def test_find_line_with_a_name_finds_it(line: Line) -> None:

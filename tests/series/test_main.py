@@ -26,6 +26,8 @@ positional arguments:
     verify    check the messages, and import and test the package after every
               single patch
     build     build the wheel into `dist/`
+    release   build the wheels of all lines twice, and write a release to
+              `dist/release`
 """
 
 Run = Callable[..., tuple[int, str, str]]
@@ -49,6 +51,15 @@ def run(line: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
         return code, said.out, said.err
 
     return run
+
+
+def test_main_release_says_what_it_wrote(run: Run, line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder := line.root / 'dist' / 'release').mkdir(parents=True)
+    for name in ('b', 'a'):
+        (folder / name).touch()
+    monkeypatch.setattr('series.__main__.release', lambda root, report: folder)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    assert run('release') == (0, '`dist/release` holds the release:\na\nb\n', '')
+    assert run('release', line.name)[0] == 2
 
 
 def test_main_apply_and_extract_say_what_they_did(run: Run, user: User) -> None:

@@ -1,0 +1,337 @@
+"""Make a release: the wheels of all lines, built twice and compared, with digests, bills of materials and a text."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+import cyclonedx.model
+import cyclonedx.model.bom
+import cyclonedx.model.component
+from cyclonedx.contrib.license.factories import LicenseFactory
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
+from packaging.metadata import RawMetadata, parse_email
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from pydantic_ai_slim.hatch_build import DIST_NAME
+from series.base import Report
+from series.build import build
+from series.environments import find_python
+from series.errors import ReleaseError
+from series.git import Git
+from series.line import Line, find_lines
+
+# Decorators hide the constructors of the library's classes from type checkers.
+_model: Any = cyclonedx.model
+_bom: Any = cyclonedx.model.bom
+_component: Any = cyclonedx.model.component
+
+CHANGELOG = 'CHANGELOG.md'
+DIGESTS = 'SHA256SUMS'
+TEXT = 'RELEASE.md'
+
+
+@dataclass(frozen=True)
+class _Commit:
+    """What a release is made of."""
+
+    uid: str
+    time: datetime
+
+
+def release(root: Path, report: Report) -> Path:
+    """Write a release of all lines to `dist/release`, in place of what is there.
+
+    It is made of the commit that is checked out. Each line's wheel is built twice, as unlike as can be: in another folder,
+    with another interpreter, locale, time zone and umask. The two must have the same bytes.
+
+    Args:
+        root: The checkout.
+        report: Is told of each step.
+
+    Returns:
+        The folder. It holds the wheels, a `.cdx.json` beside each, `SHA256SUMS` and `RELEASE.md`.
+
+    Raises:
+        ReleaseError: The checkout has changes, the changelog doesn't fit, or a wheel can't be built the same twice.
+        BuildError: A wheel wasn't built at all.
+    """
+    lines = find_lines(root)
+    git = Git(root)
+    _refuse_changes(git)
+    entries = changelog_entries(lines)
+    uid, time = git.run('show', '--no-patch', '--format=%H %cI', 'HEAD').split()
+    commit = _Commit(uid, datetime.fromisoformat(time))
+    dist = root / 'dist'
+    dist.mkdir(exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(dir=dist, prefix='.release-') as folder,
+        tempfile.TemporaryDirectory(prefix='elsewhere-') as elsewhere,
+    ):
+        made = Path(folder) / 'release'
+        made.mkdir()
+        checkouts = [_check_out(git, commit, path) for path in (Path(folder) / 'first', Path(elsewhere) / 'the second')]
+        for step, line in enumerate(lines):
+            report(f'Building {line.version} twice', step, len(lines))
+            wheel = _build_twice(line, checkouts, report)
+            bill = bill_of_materials(line, wheel, commit.uid, commit.time)
+            shutil.copyfile(wheel, made / wheel.name)
+            (made / f'{wheel.name.removesuffix("-py3-none-any.whl")}.cdx.json').write_text(bill, 'utf-8')
+        (made / DIGESTS).write_text(_digests(made), 'utf-8')
+        (made / TEXT).write_text(_text(entries, commit), 'utf-8')
+        target = dist / 'release'
+        if target.exists():
+            target.rename(Path(folder) / 'before')
+        made.rename(target)
+    return target
+
+
+def _refuse_changes(git: Git) -> None:
+    if changes := git.run('status', '--porcelain', '--untracked-files=all'):
+        raise ReleaseError(
+            'The checkout has changes that no commit holds, so that nobody could make the same release again.',
+            'Commit them, or put them away with `git stash --include-untracked`, then run `make release` again.',
+            changes,
+        )
+
+
+def changelog_entries(lines: Sequence[Line]) -> list[tuple[Line, str]]:
+    """Return what the changelog says of the current number of each line.
+
+    Raises:
+        ReleaseError: An entry is missing, empty, marked as unreleased, or not the newest of its line. All faults are named.
+    """
+    path = lines[0].root / CHANGELOG
+    entries: dict[str, str] = {}
+    if path.exists():
+        parts = re.split(r'^### +(.+?) *$', path.read_text('utf-8'), flags=re.MULTILINE)
+        # The next line's heading ends an entry too.
+        entries = {
+            head: re.split(r'^##? ', text, maxsplit=1, flags=re.MULTILINE)[0].strip()
+            for head, text in zip(parts[1::2], parts[2::2], strict=True)
+        }
+    faults: list[str] = []
+    found: list[tuple[Line, str]] = []
+    for line in lines:
+        heads = [head for head in entries if head.startswith(f'{line.base}+lifecycle.')]
+        numbers = [int(match[1]) for head in heads if (match := re.match(r'.*\+lifecycle\.(\d+)', head))]
+        mine = [head for head in heads if re.fullmatch(rf'{re.escape(line.version)}\b.*', head)]
+        if not mine:
+            faults.append(f'There is no entry `### {line.version}`.')
+        elif not entries[mine[0]]:
+            faults.append(f'The entry `### {line.version}` is empty.')
+        elif re.search(r'\bunreleased\b', f'{mine[0]}\n{entries[mine[0]]}', re.IGNORECASE):
+            faults.append(f'The entry `### {mine[0]}` says that it is unreleased.')
+        else:
+            found.append((line, entries[mine[0]]))
+        if numbers and max(numbers) > line.number:
+            faults.append(
+                f'There is an entry `### {line.base}+lifecycle.{max(numbers)}`, but `number` in '
+                f'`{line.show(line.folder)}/line.toml` is {line.number}.'
+            )
+    if faults:
+        listed = '\n'.join(f'- {fault}' for fault in faults)
+        raise ReleaseError(
+            f'`{CHANGELOG}` does not fit what is to be released:\n{listed}',
+            'Write what changes for users below those headings, commit it, and run `make release` again.',
+        )
+    return found
+
+
+def _check_out(git: Git, commit: _Commit, folder: Path) -> Path:
+    """Lay the files of a commit into a new folder: nothing that git ignores is there, nor the history."""
+    folder.mkdir(parents=True)
+    archive = folder.parent / f'{folder.name}.zip'
+    git.run('archive', '--format=zip', f'--output={archive}', commit.uid)
+    with zipfile.ZipFile(archive) as content:
+        content.extractall(folder)
+    archive.unlink()
+    return folder
+
+
+def _build_twice(line: Line, checkouts: Sequence[Path], report: Report) -> Path:
+    """Build a line in two checkouts, and return the first wheel.
+
+    Raises:
+        ReleaseError: The second has other bytes.
+    """
+    first, second = (next(one for one in find_lines(root) if one.name == line.name) for root in checkouts)
+    python, other = interpreters(line)
+    wheel = build(first, report, python=python)
+    unlike = {'TZ': 'Pacific/Kiritimati', 'LC_ALL': 'C', 'PYTHONHASHSEED': '268'}
+    again = build(second, report, python=other, umask=0o077, variables=unlike)
+    if wheel.read_bytes() != again.read_bytes():
+        raise ReleaseError(
+            f'Two builds of {line.version} differ, the first by `{python}`, the second by `{other}`:\n'
+            + '\n'.join(f'- {difference}' for difference in differences(wheel, again)),
+            'Find out where the difference comes from: nobody could check such a wheel by building it.',
+        )
+    return wheel
+
+
+def interpreters(line: Line) -> tuple[Path, Path]:
+    """Choose two interpreters that a line supports, different ones if this machine has them.
+
+    They have the same zlib, since another one may compress the same files to other bytes. The running one is preferred
+    for the first.
+    """
+    own = f'{sys.version_info.major}.{sys.version_info.minor}'
+    found = [python for version in line.python if version != own and (python := find_python(version))]
+    first = Path(sys.executable) if own in line.python or not found else found.pop()
+    return first, next((python for python in reversed(found) if _zlib(python) == _zlib(first)), first)
+
+
+def _zlib(python: Path) -> str:
+    code = 'import zlib; print(zlib.ZLIB_RUNTIME_VERSION)'
+    return subprocess.run([python, '-I', '-c', code], capture_output=True, text=True, check=False).stdout
+
+
+def differences(first: Path, second: Path) -> list[str]:
+    """Say in which members two wheels differ."""
+    with zipfile.ZipFile(first) as one, zipfile.ZipFile(second) as other:
+        ones, others = ({info.filename: info for info in wheel.infolist()} for wheel in (one, other))
+        found = [f'`{name}` is in one of them only' for name in sorted(ones.keys() ^ others.keys())]
+        for name in sorted(ones.keys() & others.keys()):
+            if one.read(name) != other.read(name):
+                found.append(f'`{name}` has other content')
+            elif (ones[name].date_time, ones[name].external_attr) != (
+                others[name].date_time,
+                others[name].external_attr,
+            ):
+                found.append(f'`{name}` has another time or other permissions')
+    return found or ['the order or the compression of their members']
+
+
+def bill_of_materials(line: Line, wheel: Path, commit: str, time: datetime) -> str:
+    """Describe a wheel as CycloneDX JSON: what it is, what it was made of, and what it requires.
+
+    The same wheel of the same commit gives the same text.
+
+    Args:
+        line: The line, whose patches are named and quoted.
+        wheel: Its wheel.
+        commit: The commit of this repository that it was built of.
+        time: When that was made.
+    """
+    metadata = _metadata(wheel)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    licenses = LicenseFactory()
+    expression = metadata.get('license_expression', '')
+    base = _component.Component(
+        name=DIST_NAME,
+        version=line.base,
+        type=_component.ComponentType.LIBRARY,
+        bom_ref='base',
+        licenses=[licenses.make_from_string(expression)],
+        purl=_purl(DIST_NAME, line.base),
+        properties=[_model.Property(name='lifecycle:content-digest', value=line.digest)],
+    )
+    # By their paths, which keep them in the order in which they are applied: the library sorts them.
+    patches = [
+        _component.Patch(
+            type=_component.PatchClassification.UNOFFICIAL,
+            diff=_component.Diff(
+                url=_model.XsUri(f'patches/{line.name}/{patch.name}'),
+                text=_model.AttachedText(content=patch.read_text('utf-8'), content_type='text/x-diff'),
+            ),
+        )
+        for patch in line.patches
+    ]
+    fork = _component.Component(
+        name=DIST_NAME,
+        version=line.version,
+        type=_component.ComponentType.LIBRARY,
+        bom_ref='fork',
+        description=metadata.get('summary'),
+        licenses=[licenses.make_from_string(expression)],
+        purl=_purl(DIST_NAME, line.version),
+        hashes=[_model.HashType(alg=_model.HashAlgorithm.SHA_256, content=digest)],
+        properties=[_model.Property(name='lifecycle:wheel', value=wheel.name)],
+        pedigree=_component.Pedigree(
+            ancestors=[base],
+            commits=[_component.Commit(uid=commit)],
+            patches=patches,
+            notes='The base with the patches applied in the order of their paths, built from the commit of the repository '
+            'that holds them. Its content digest is the SHA-256 of a listing as sha256sum prints it.',
+        ),
+    )
+    required = _required(metadata)
+    bom = _bom.Bom(
+        serial_number=uuid5(NAMESPACE_URL, f'urn:sha256:{digest}:{commit}'),
+        metadata=_bom.BomMetaData(component=fork, timestamp=time),
+        components=required,
+    )
+    bom.register_dependency(fork, required)
+    return JsonV1Dot6(bom).output_as_string(indent=2) + '\n'
+
+
+def _metadata(wheel: Path) -> RawMetadata:
+    with zipfile.ZipFile(wheel) as content:
+        (name,) = (name for name in content.namelist() if name.endswith('.dist-info/METADATA'))
+        return parse_email(content.read(name))[0]
+
+
+def _required(metadata: RawMetadata) -> list[Any]:
+    """Return what a package requires: without versions, as those are chosen when it is installed."""
+    declared: dict[str, list[Requirement]] = {}
+    for text in metadata.get('requires_dist', []):
+        requirement = Requirement(text)
+        declared.setdefault(canonicalize_name(requirement.name), []).append(requirement)
+    return [
+        _component.Component(
+            name=name,
+            type=_component.ComponentType.LIBRARY,
+            bom_ref=name,
+            # What only an extra requires is optional; `python_version` and the like are not the user's choice.
+            scope=_component.ComponentScope.OPTIONAL
+            if all('extra ==' in str(one.marker) for one in requirements)
+            else _component.ComponentScope.REQUIRED,
+            purl=_purl(name),
+            properties=[_model.Property(name='lifecycle:requires-dist', value=str(one)) for one in requirements],
+        )
+        for name, requirements in sorted(declared.items())
+    ]
+
+
+def _purl(name: str, version: str | None = None) -> PackageURL:
+    return PackageURL('pypi', name=name, version=version)
+
+
+def _digests(folder: Path) -> str:
+    """List the digests of all files as `sha256sum` does, for `sha256sum --check`."""
+    return ''.join(
+        f'{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n' for path in sorted(folder.iterdir())
+    )
+
+
+def _text(entries: Sequence[tuple[Line, str]], commit: _Commit) -> str:
+    """Write what to say of the release: per line, what changed and how to pin it."""
+    parts = [f'# {" and ".join(line.version for line, _ in entries)}\n']
+    for line, entry in entries:
+        parts.append(
+            f'## {line.version}\n\n{entry}\n\n'
+            f'Pin it from the repository, whose address is `URL`:\n\n'
+            f'```console\npip install "{DIST_NAME} @ git+URL@{commit.uid}#subdirectory=pydantic_ai_slim/{line.name}"\n'
+            f'uv add "{DIST_NAME} @ git+URL@{commit.uid}#subdirectory=pydantic_ai_slim/{line.name}"\n```\n\n'
+            f'or from a package index `INDEX` that holds the wheel:\n\n'
+            f'```console\npip install --extra-index-url INDEX "{DIST_NAME}=={line.version}"\n'
+            f'uv add --index fork=INDEX "{DIST_NAME}=={line.version}"\n```\n\n'
+            f'For Python {", ".join(line.python)}. `docs/pinning.md` has the lines for hatch, Poetry and pip-compile.\n'
+        )
+    parts.append(
+        f'`sha256sum --check {DIGESTS}` checks the files of this release. It was made of commit {commit.uid}.\n'
+    )
+    return '\n'.join(parts)

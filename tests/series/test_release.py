@@ -1,0 +1,278 @@
+"""`release` writes the wheels of all lines with all that belongs to them, or nothing.
+
+Those of the small upstream are built with the tool's own hatchling and with the base on `PYTHONPATH`, because the index is
+out of reach. `test_installation.py` has the real thing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from series import release as module
+from series.apply import apply
+from series.errors import BuildError, ReleaseError
+from series.extract import extract
+from series.line import Line
+from series.release import release
+from tests.series.upstream import BASE, PACKAGE, ROOT, User, quiet
+
+TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
+FORK = f'{BASE}+lifecycle.1'
+WHEEL = f'pydantic_ai_slim-{FORK}-py3-none-any.whl'
+BILL = f'pydantic_ai_slim-{FORK}.cdx.json'
+CHANGELOG = f"""\
+# Changelog
+
+## {BASE}
+
+### {FORK}
+
+- The summands are swapped.
+
+### {BASE}+lifecycle.0
+
+- Nothing.
+"""
+
+
+@pytest.fixture
+def releasable(line: Line, user: User, unpacked: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
+    """A checkout with a line of one patch, all of it committed."""
+    apply(line, quiet)
+    user.commit('Swap the summands', {TOOLS: PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')})
+    extract(line, quiet)
+    for source in (ROOT / 'pydantic_ai_slim' / 'hatch_build.py', *(ROOT / 'pydantic_ai_slim' / '1.26.0').iterdir()):
+        folder = line.root / 'pydantic_ai_slim' / (BASE if source.parent.name == '1.26.0' else '')
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, folder)
+    (line.root / 'CHANGELOG.md').write_text(CHANGELOG)
+    (line.root / '.gitignore').write_text('/build/\n/dist/\n__pycache__/\n')
+    git(line, 'init', '--quiet')
+    commit(line)
+    # Only the tool's own interpreter has hatchling.
+    monkeypatch.setattr(module, 'find_python', lambda version: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setenv('UV_NO_BUILD_ISOLATION', '1')
+    monkeypatch.setenv('PYTHONPATH', str(unpacked))
+    return line
+
+
+def git(line: Line, *arguments: str) -> str:
+    command = ['git', '-c', 'commit.gpgsign=false', *arguments]
+    return subprocess.run(command, cwd=line.root, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def commit(line: Line) -> None:
+    git(line, 'add', '--all')
+    git(line, 'commit', '--quiet', '--message=state')
+
+
+def change_changelog(line: Line, old: str, new: str) -> None:
+    path = line.root / 'CHANGELOG.md'
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    commit(line)
+
+
+def left_over(line: Line) -> list[str]:
+    """Return what lies in `dist/` beside the release."""
+    dist = line.root / 'dist'
+    return [path.name for path in dist.iterdir() if path.name != 'release'] if dist.exists() else []
+
+
+def test_release_holds_wheel_digests_bill_and_text(releasable: Line) -> None:
+    folder = release(releasable.root, quiet)
+
+    assert folder == releasable.root / 'dist' / 'release'
+    assert sorted(path.name for path in folder.iterdir()) == ['RELEASE.md', 'SHA256SUMS', WHEEL, BILL]
+    assert left_over(releasable) == []
+    with zipfile.ZipFile(folder / WHEEL) as content:
+        assert 'return b + a' in content.read('pydantic_ai/tools.py').decode()
+    done = subprocess.run(
+        ['sha256sum', '--check', 'SHA256SUMS'], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f'{WHEEL}: OK\n{BILL}: OK\n')
+
+
+def test_release_text_has_the_changes_and_how_to_pin_them(releasable: Line) -> None:
+    text = (release(releasable.root, quiet) / 'RELEASE.md').read_text()
+    head = git(releasable, 'rev-parse', 'HEAD')
+    assert text.startswith(f'# {FORK}\n\n## {FORK}\n\n- The summands are swapped.\n\nPin it')
+    assert 'Nothing' not in text
+    assert f'pip install "pydantic-ai-slim @ git+URL@{head}#subdirectory=pydantic_ai_slim/{BASE}"' in text
+    assert f'pip install --extra-index-url INDEX "pydantic-ai-slim=={FORK}"' in text
+
+
+def test_release_bill_of_materials_names_base_patches_and_requirements(releasable: Line) -> None:
+    folder = release(releasable.root, quiet)
+    text = (folder / BILL).read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+
+    bill: dict[str, Any] = json.loads(text)
+    fork = bill['metadata']['component']
+    digest = (folder / 'SHA256SUMS').read_text().split()[0]
+    assert (fork['name'], fork['version']) == ('pydantic-ai-slim', FORK)
+    assert fork['purl'] == f'pkg:pypi/pydantic-ai-slim@{FORK.replace("+", "%2B")}'
+    assert fork['licenses'] == [{'license': {'id': 'MIT'}}]
+    assert fork['hashes'] == [{'alg': 'SHA-256', 'content': digest}]
+    assert fork['pedigree']['commits'] == [{'uid': git(releasable, 'rev-parse', 'HEAD')}]
+    (base,) = fork['pedigree']['ancestors']
+    assert (base['version'], base['purl']) == (BASE, f'pkg:pypi/pydantic-ai-slim@{BASE}')
+    assert base['properties'] == [{'name': 'lifecycle:content-digest', 'value': releasable.digest}]
+    (patch,) = releasable.patches
+    (described,) = fork['pedigree']['patches']
+    assert described['diff']['url'] == f'patches/{BASE}/{patch.name}'
+    assert described['diff']['text']['content'] == patch.read_text()
+    assert [(part['name'], part['scope'], part['properties'][0]['value']) for part in bill['components']] == [
+        ('httpx', 'required', 'httpx>=0.27'),
+        ('rich', 'optional', 'rich>=13; extra == "cli"'),
+    ]
+    assert {'ref': 'fork', 'dependsOn': ['httpx', 'rich']} in bill['dependencies']
+
+
+def test_release_bill_of_materials_keeps_the_order_of_the_patches(releasable: Line) -> None:
+    (first,) = releasable.patches
+    for number in (10, 2, 30):
+        shutil.copy(first, first.with_name(f'{number:04}-Same.patch'))
+    wheel = releasable.root / 'any.whl'
+    with zipfile.ZipFile(wheel, 'w') as content:
+        content.writestr('any.dist-info/METADATA', 'Name: any\nLicense-Expression: MIT\n')
+    commit_time = module.datetime(2025, 1, 1)
+    bill = json.loads(module.bill_of_materials(releasable, wheel, 'commit', commit_time))
+    urls = [patch['diff']['url'] for patch in bill['metadata']['component']['pedigree']['patches']]
+    assert urls == [f'patches/{BASE}/{patch.name}' for patch in releasable.patches]
+
+
+def test_release_again_gives_the_same_bytes_whatever_the_circumstances(
+    releasable: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def content() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in release(releasable.root, quiet).iterdir()}
+
+    before = content()
+    # Every folder is listed the other way round, in uv's builder too.
+    (tmp_path / 'site' / 'sitecustomize.py').parent.mkdir()
+    (tmp_path / 'site' / 'sitecustomize.py').write_text(
+        'import os\n'
+        'scandir = os.scandir\n'
+        'class Reversed:\n'
+        '    def __init__(self, *path):\n'
+        '        with scandir(*path) as found:\n'
+        '            self.found = iter(sorted(found, key=lambda entry: os.fsencode(entry.name), reverse=True))\n'
+        '    def __iter__(self): return self\n'
+        '    def __next__(self): return next(self.found)\n'
+        '    def __enter__(self): return self\n'
+        '    def __exit__(self, *error): pass\n'
+        '    def close(self): pass\n'
+        'os.scandir = Reversed\n'
+    )
+    monkeypatch.setenv('PYTHONPATH', f'{tmp_path / "site"}{os.pathsep}{os.environ["PYTHONPATH"]}')
+    monkeypatch.setenv('SOURCE_DATE_EPOCH', '1764720000')
+    monkeypatch.setenv('TMPDIR', str(tmp_path))
+    before_umask = os.umask(0o027)
+    try:
+        assert content() == before
+    finally:
+        os.umask(before_umask)
+
+
+def test_release_that_is_not_the_same_twice_is_refused_and_says_where(releasable: Line) -> None:
+    made = release(releasable.root, quiet)
+    before = {path.name: path.read_bytes() for path in made.iterdir()}
+    hook = releasable.root / 'pydantic_ai_slim' / 'hatch_build.py'
+    # A file that tells where it was built
+    hook.write_text(
+        hook.read_text().replace(
+            'apply_patches(line.patches, tree)\n        package',
+            "apply_patches(line.patches, tree)\n            (tree / UPSTREAM_FOLDER / PACKAGE / 'where.py').write_text(self.root)\n"
+            '        package',
+        )
+    )
+    commit(releasable)
+    with pytest.raises(ReleaseError) as error:
+        release(releasable.root, quiet)
+    assert error.value.problem.startswith(f'Two builds of {FORK} differ, the first by ')
+    assert '\n- `pydantic_ai/where.py` has other content\n' in f'{error.value.problem}\n'
+    assert {path.name: path.read_bytes() for path in made.iterdir()} == before
+    assert left_over(releasable) == []
+
+
+def test_release_whose_build_fails_leaves_the_one_before(releasable: Line) -> None:
+    made = release(releasable.root, quiet)
+    (patch,) = releasable.patches
+    patch.write_text(patch.read_text().replace('-    return a + b', '-    return a * b'))
+    commit(releasable)
+    with pytest.raises(BuildError, match=f'does not apply to {BASE}'):
+        release(releasable.root, quiet)
+    assert (made / WHEEL).exists()
+    assert left_over(releasable) == []
+
+
+def test_release_replaces_the_one_before_as_a_whole(releasable: Line) -> None:
+    made = release(releasable.root, quiet)
+    (made / 'old.whl').touch()
+    release(releasable.root, quiet)
+    assert sorted(path.name for path in made.iterdir()) == ['RELEASE.md', 'SHA256SUMS', WHEEL, BILL]
+
+
+@pytest.mark.parametrize('name', ['CHANGELOG.md', 'patches/new.patch'])
+def test_release_of_a_checkout_with_changes_is_refused(name: str, releasable: Line) -> None:
+    with (releasable.root / name).open('a') as file:
+        file.write('more\n')
+    with pytest.raises(ReleaseError) as error:
+        release(releasable.root, quiet)
+    assert f'{error.value.problem}\n{error.value.remedy}' == (
+        'The checkout has changes that no commit holds, so that nobody could make the same release again.\n'
+        'Commit them, or put them away with `git stash --include-untracked`, then run `make release` again.'
+    )
+    assert name in error.value.words
+    assert not (releasable.root / 'dist' / 'release').exists()
+
+
+@pytest.mark.parametrize(
+    ('old', 'new', 'fault'),
+    [
+        (f'### {FORK}\n', '### 0.1\n', f'There is no entry `### {FORK}`.'),
+        ('- The summands are swapped.\n', '', f'The entry `### {FORK}` is empty.'),
+        (
+            f'### {FORK}\n',
+            f'### {FORK} (unreleased)\n',
+            f'The entry `### {FORK} (unreleased)` says that it is unreleased.',
+        ),
+        ('- The summands', 'Unreleased.\n\n- The', f'The entry `### {FORK}` says that it is unreleased.'),
+        (
+            f'### {FORK}\n',
+            f'### {BASE}+lifecycle.2\n\n- More.\n\n### {FORK}\n',
+            f'There is an entry `### {BASE}+lifecycle.2`, but `number` in `patches/{BASE}/line.toml` is 1.',
+        ),
+    ],
+)
+def test_release_that_the_changelog_does_not_fit_is_refused(old: str, new: str, fault: str, releasable: Line) -> None:
+    change_changelog(releasable, old, new)
+    with pytest.raises(ReleaseError) as error:
+        release(releasable.root, quiet)
+    assert error.value.problem == f'`CHANGELOG.md` does not fit what is to be released:\n- {fault}'
+    assert not (releasable.root / 'dist' / 'release').exists()
+
+
+def test_release_entry_ends_where_the_next_line_begins(releasable: Line) -> None:
+    change_changelog(releasable, f'### {BASE}+lifecycle.0\n', '## 0.9.0\n\n### 0.9.0+lifecycle.1\n')
+    ((_, entry),) = module.changelog_entries([releasable])
+    assert entry == '- The summands are swapped.'
+
+
+def test_release_is_of_the_commit_and_not_of_what_git_ignores(releasable: Line) -> None:
+    (releasable.root / '.gitignore').write_text('/build/\n/dist/\n__pycache__/\n*.orig\n')
+    commit(releasable)
+    made = (release(releasable.root, quiet) / WHEEL).read_bytes()
+    (releasable.root / 'pydantic_ai_slim' / BASE / 'LICENSE.orig').write_text('not ours\n')
+    assert (release(releasable.root, quiet) / WHEEL).read_bytes() == made
