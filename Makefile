@@ -9,6 +9,9 @@ TOOL := build/tool/bin/python
 READY := build/tool/.ready
 DOCS := build/envs/docs/bin/python
 DOCS_READY := build/envs/docs/.ready
+PINNING := build/envs/pinning/bin/python
+PINNING_READY := build/envs/pinning/.ready
+LINES := $(patsubst patches/%/line.toml,%,$(wildcard patches/*/line.toml))
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -52,6 +55,11 @@ release: $(READY) ## build the wheels of all lines twice, and write them with di
 test: build ## test the tool, and the built fork on every Python that is found
 	@$(TOOL) -m tests $(addprefix --line=,$(LINE)) $(addprefix --python=,$(PYTHON)) $(ARGS)
 
+.PHONY: pinning
+pinning: $(READY) $(PINNING_READY) ## pin the built forks of all lines as users do, with pip, uv, hatch, Poetry and pip-compile
+	@for line in $(LINES); do $(TOOL) -m series build $$line || exit; done
+	@$(TOOL) -m pytest -n auto --dist worksteal tests/pinning $(ARGS)
+
 .PHONY: lint
 lint: $(READY) ## check style and formatting
 	@$(TOOL) -m ruff check && $(TOOL) -m ruff format --check
@@ -74,8 +82,8 @@ docs-serve: $(DOCS_READY) ## show the docs on this machine, and build them anew 
 	@$(TOOL) -m docs.prepare && NO_MKDOCS_2_WARNING=1 $(DOCS) -m mkdocs serve
 
 .PHONY: lock
-lock: $(READY) ## lock the newest releases of what the tool and the docs need
-	@for name in tool docs; do $(TOOL) -m uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' requirements/$$name.in --output-file requirements/$$name.txt || exit; done
+lock: $(READY) ## lock the newest releases of what the tool, the docs and the tests of pinning need
+	@for name in tool docs pinning; do $(TOOL) -m uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' requirements/$$name.in --output-file requirements/$$name.txt || exit; done
 
 .PHONY: clean
 clean: ## delete all that was made but the trees, which may hold your work
@@ -93,3 +101,8 @@ $(DOCS_READY): requirements/docs.txt $(READY)
 	@$(TOOL) -m uv venv --quiet --no-project --clear --python $(TOOL) build/envs/docs
 	@$(TOOL) -m uv pip install --quiet --python $(DOCS) --require-hashes --requirement requirements/docs.txt
 	@touch $(DOCS_READY)
+
+$(PINNING_READY): requirements/pinning.txt $(READY)
+	@$(TOOL) -m uv venv --quiet --no-project --clear --python $(TOOL) build/envs/pinning
+	@$(TOOL) -m uv pip install --quiet --python $(PINNING) --require-hashes --requirement requirements/pinning.txt
+	@touch $(PINNING_READY)

@@ -1,4 +1,7 @@
-"""The fork installs with pip and uv as users pin it, and nothing that depends on the base replaces it."""
+"""The fork is built and installed with the real base, and nothing that depends on the base replaces it.
+
+`tests/pinning` does what users do, who pin it to a commit or to a wheel on an index.
+"""
 
 from __future__ import annotations
 
@@ -83,24 +86,11 @@ class Environment:
         return self.call('import importlib.metadata; print(importlib.metadata.version("pydantic-ai-slim"))')
 
 
-def requirement(source: str, repository: Path, wheel: Path) -> str:
-    """Return the fork from a source, as a user pins it."""
-    return (
-        'pydantic-ai-slim @ '
-        + {
-            'folder': (repository / FOLDER).as_uri(),
-            'git': f'git+{repository.as_uri()}#subdirectory={FOLDER}',
-            'wheel': wheel.as_uri(),
-        }[source]
-    )
-
-
-@pytest.mark.parametrize('source', ['folder', 'git', 'wheel'])
+@pytest.mark.parametrize('source', ['folder', 'wheel'])
 @pytest.mark.parametrize('installer', ['pip', 'uv'])
 def test_fork_installs_from(installer: str, source: str, repository: Path, wheel: Path, tmp_path: Path) -> None:
-    git = f'git+{repository.as_uri()}#subdirectory={FOLDER}'
     environment = Environment(tmp_path / 'environment', installer)
-    environment.install('--no-deps', {'folder': str(repository / FOLDER), 'git': git, 'wheel': str(wheel)}[source])
+    environment.install('--no-deps', {'folder': str(repository / FOLDER), 'wheel': str(wheel)}[source])
     assert environment.version() == LINE.version
     found = Path(environment.call('import importlib.util; print(importlib.util.find_spec("pydantic_ai").origin)'))
     assert found.is_relative_to(environment.folder)
@@ -127,21 +117,6 @@ def test_fork_imports_with_the_newest_dependencies_and_stays_beside_what_depends
     environment.install('--dry-run', '--report', str(report), f'pydantic-ai-slim=={LINE.base}')
     assert json.loads(report.read_text())['install'] == []
     assert environment.version() == LINE.version
-
-
-def test_fork_pinned_in_a_project_resolves_together_with_what_depends_on_the_base(
-    repository: Path, tmp_path: Path
-) -> None:
-    (tmp_path / 'pyproject.toml').write_text(
-        '[project]\nname = "downstream"\nversion = "1"\nrequires-python = ">=3.10"\n'
-        f'dependencies = ["pydantic-ai=={LINE.base}", "pydantic-ai-slim"]\n'
-        '[tool.uv.sources]\n'
-        f'pydantic-ai-slim = {{ git = "{repository.as_uri()}", subdirectory = "{FOLDER}" }}\n'
-    )
-    run('uv', 'lock', '--quiet', '--project', str(tmp_path))
-    lock = (tmp_path / 'uv.lock').read_text()
-    assert lock.count('name = "pydantic-ai-slim"\nversion') == 1
-    assert f'name = "pydantic-ai-slim"\nversion = "{LINE.version}"\nsource = {{ git = "{repository.as_uri()}' in lock
 
 
 def test_change_of_a_patch_is_not_hidden_by_the_cache_of_uv(repository: Path, tmp_path: Path) -> None:
