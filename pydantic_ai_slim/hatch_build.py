@@ -80,10 +80,8 @@ class PatchError(ForkError):
 
 
 @dataclass(frozen=True)
-class TestSource:
-    """Where the tests of a line's tree come from: a source distribution on the index."""
-
-    __test__ = False  # pytest: not a test class
+class Archive:
+    """A source distribution on the index, of which a line's tree holds something that the base's wheel doesn't."""
 
     package: str
     version: str
@@ -106,7 +104,10 @@ class Line:
     """What `content_digest()` of the base must be."""
     python: tuple[str, ...]
     """The supported Python versions."""
-    tests: TestSource
+    tests: Archive | None
+    """What upstream's tests, and its settings for running and checking them, come from."""
+    settings: Archive | None
+    """Instead of `tests`, where no release ships any that fit the base: the tree then has those of our patches only."""
     caps: Mapping[str, str]
     """Upper bounds of dependencies, by their normalized names, that the fork adds to the base's own requirements."""
 
@@ -150,7 +151,8 @@ def load_line(folder: Path) -> Line:
         number=data['number'],
         digest=data['digest'],
         python=tuple(data['python']),
-        tests=TestSource(**data['tests']),
+        tests=Archive(**data['tests']) if 'tests' in data else None,
+        settings=Archive(**data['settings']) if 'settings' in data else None,
         caps={canonicalize_name(name): cap for name, cap in data['caps'].items()},
     )
 
@@ -173,22 +175,26 @@ def _line_faults(data: dict[str, Any], name: str) -> Iterator[str]:
     def is_kind(value: Any, kind: type) -> bool:  # a plain `isinstance()` would narrow to `list[Unknown]`
         return isinstance(value, kind)
 
-    values: list[Any] = [data.get(key) for key in ('number', 'python', 'tests', 'caps')]
-    number, python, tests, caps = values
+    def is_archive(value: Any) -> bool:
+        return (
+            is_kind(value, dict)
+            and value.keys() == {'package', 'version', 'digest'}
+            and all(map(is_text, value.values()))
+            and is_digest(value['digest'])
+        )
+
+    values: list[Any] = [data.get(key) for key in ('number', 'python', 'caps')]
+    number, python, caps = values
     a_digest = '`sha256:` and 64 hexadecimal digits'
+    an_archive = f'a table of `package`, `version` and `digest`, the last being {a_digest}'
     checks = {
         'base': (data.get('base') == name, f'the name of the folder, {name!r}'),
         'released': (type(data.get('released')) is date, 'a date such as `2025-12-03`'),
         'number': (type(number) is int and number > 0, 'a whole number from 1'),
         'digest': (is_digest(data.get('digest')), a_digest),
         'python': (is_kind(python, list) and all(map(is_text, python or [''])), 'a list such as `["3.12"]`'),
-        'tests': (
-            is_kind(tests, dict)
-            and tests.keys() == {'package', 'version', 'digest'}
-            and all(map(is_text, tests.values()))
-            and is_digest(tests['digest']),
-            f'a table of `package`, `version` and `digest`, the last being {a_digest}',
-        ),
+        'tests': ('tests' not in data or is_archive(data['tests']), an_archive),
+        'settings': ('settings' not in data or is_archive(data['settings']), an_archive),
         'caps': (
             is_kind(caps, dict) and all(map(is_bound, caps.values())),
             'a table of version bounds by package, such as `httpx = "<1"`',
@@ -197,6 +203,8 @@ def _line_faults(data: dict[str, Any], name: str) -> Iterator[str]:
     for key, (is_right, wanted) in checks.items():
         if not is_right:
             yield f'`{key}` must be {wanted}, but is {data.get(key)!r}.'
+    if len({'tests', 'settings'} & data.keys()) != 1:
+        yield 'There must be either `tests`, which bring the settings along, or `settings` alone.'
     for key in sorted(data.keys() - checks.keys()):
         yield f'`{key}` is not a key of a line; the keys are {", ".join(f"`{known}`" for known in checks)}.'
 

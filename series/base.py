@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from pydantic_ai_slim.hatch_build import DIST_NAME, content_digest
+from pydantic_ai_slim.hatch_build import DIST_NAME, Archive, content_digest
 from series.errors import DownloadError
 from series.git import EMAIL, NAME, Git, words
 from series.line import Line
@@ -34,8 +34,11 @@ class Report(Protocol):
         """
 
 
-_FROM_TESTS = {'.gitignore', 'LICENSE', 'pyproject.toml', 'tests'}
-"""What of the source archive goes into the base: the tests, and upstream's settings for running and checking them."""
+_SETTINGS = {'.gitignore', 'LICENSE', 'pyproject.toml'}
+"""What of the source archive goes into the base: upstream's settings for running and checking tests."""
+
+_TESTS = {'.gitignore', 'LICENSE', 'pyproject.toml', 'tests'}
+"""The same, where the archive is to bring the tests too."""
 
 
 def base_repository(line: Line, report: Report) -> Path:
@@ -46,18 +49,21 @@ def base_repository(line: Line, report: Report) -> Path:
     Raises:
         DownloadError: A release can't be got, or isn't the pinned one.
     """
-    key = hashlib.sha256(f'{line.base_message}{line.released}{sorted(_FROM_TESTS)}'.encode()).hexdigest()[:16]
+    key = hashlib.sha256(f'{line.base_message}{line.released}{sorted(_TESTS)}'.encode()).hexdigest()[:16]
     repository = line.cache / f'base-{line.name}-{key}.git'
     if not repository.exists():
         line.cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=line.cache, prefix='.base-') as folder:
             report(f'Getting `{DIST_NAME}` {line.base}')
             wheel = _wheel(line, Path(folder))
-            report(f'Getting the tests of `{line.tests.package}` {line.tests.version}')
-            archive = _archive(line, Path(folder))
+            files = _wheel_files(wheel)
+            for what, archive, wanted in (('tests', line.tests, _TESTS), ('settings', line.settings, _SETTINGS)):
+                if archive:
+                    report(f'Getting the {what} of `{archive.package}` {archive.version}')
+                    files = chain(files, _archive_files(_archive(archive, Path(folder)), wanted))
             report('Making the base commit')
             made = Path(folder) / 'base.git'
-            _commit(made, line, chain(_wheel_files(wheel), _archive_files(archive)))
+            _commit(made, line, files)
             made.rename(repository)
     return repository
 
@@ -78,14 +84,14 @@ def _wheel(line: Line, folder: Path) -> Path:
     return wheel
 
 
-def _archive(line: Line, folder: Path) -> Path:
-    """Download the source archive with the tests.
+def _archive(archive: Archive, folder: Path) -> Path:
+    """Download a source archive.
 
     pip compares the digest before it runs the archive's build backend, which it does to read the metadata. Without build
     isolation it takes that backend from the tool's own environment, where it is locked.
     """
-    pinned = f'{line.tests.package}==={line.tests.version} --hash={line.tests.digest}'
-    return _download(folder / 'tests', pinned, '--no-binary', ':all:', '--no-build-isolation')
+    pinned = f'{archive.package}==={archive.version} --hash={archive.digest}'
+    return _download(folder / 'archive', pinned, '--no-binary', ':all:', '--no-build-isolation')
 
 
 def _download(folder: Path, requirement: str, *options: str) -> Path:
@@ -97,7 +103,17 @@ def _download(folder: Path, requirement: str, *options: str) -> Path:
     requirements = folder / 'requirements.txt'
     requirements.write_text(requirement, 'utf-8')
     command = [sys.executable, '-m', 'pip', 'download', '--quiet', '--no-deps', '--disable-pip-version-check']
-    command += ['--progress-bar', 'off', *options, '--dest', str(target), '--requirement', str(requirements)]
+    # It is not installed here, so this Python needn't be one that the release supports.
+    command += [
+        '--progress-bar',
+        'off',
+        '--ignore-requires-python',
+        *options,
+        '--dest',
+        str(target),
+        '--requirement',
+        str(requirements),
+    ]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     files = list(target.iterdir())
     if done.returncode or len(files) != 1:
@@ -120,12 +136,12 @@ def _wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
                 yield f'pydantic_ai_slim/{path.relative_to(*path.parts[:2])}', content.read(info)
 
 
-def _archive_files(archive: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the paths and bytes of what the base takes from the source archive."""
+def _archive_files(archive: Path, wanted: set[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the paths and bytes of what the base takes from a source archive."""
     with tarfile.open(archive) as content:
         for info in content:
             path = PurePosixPath(*PurePosixPath(info.name).parts[1:])
-            if info.isfile() and path.parts and path.parts[0] in _FROM_TESTS:
+            if info.isfile() and path.parts and path.parts[0] in wanted:
                 file = content.extractfile(info)
                 assert file is not None
                 yield str(path), file.read()

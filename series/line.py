@@ -39,11 +39,11 @@ class Line(hatch_build.Line):
     @property
     def base_message(self) -> str:
         """The message of the base commit. It names all that the commit is made of, so that a change of it shows."""
-        return (
-            f'{hatch_build.DIST_NAME} {self.base}\n\n'
-            f'The unmodified release, content {self.digest},\n'
-            f'with the tests of {self.tests.package} {self.tests.version}, archive {self.tests.digest}.\n'
-        )
+        message = f'{hatch_build.DIST_NAME} {self.base}\n\nThe unmodified release, content {self.digest}'
+        for what, archive in (('tests', self.tests), ('settings', self.settings)):
+            if archive:
+                message += f',\nwith the {what} of {archive.package} {archive.version}, archive {archive.digest}'
+        return f'{message}.\n'
 
     def show(self, path: Path) -> str:
         """Return a path as a user in the checkout's root would type it."""

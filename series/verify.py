@@ -25,6 +25,8 @@ from series.message import message_faults
 
 _PACKAGE = f'{UPSTREAM_FOLDER}/{PACKAGE}/'
 _PATHS = (_PACKAGE, 'tests/', 'docs/')
+_EXAMPLES = 'tests/test_examples.py'
+"""Upstream's tests of the examples in its pages and docstrings."""
 
 
 @dataclass
@@ -173,10 +175,11 @@ class _Run:
         if tests:
             self._pytest(verified, f'The tests in {_listed(tests)}', *tests)
         examples = [path for path in paths if path.endswith(('.md', '.py')) and not path.startswith('tests/')]
-        if examples:
+        # Without upstream's tests the tree has nothing that runs examples.
+        if examples and (self.git.folder / _EXAMPLES).exists():
             # `-k` takes such a path for one name. The colon keeps out a longer path that begins with it.
             chosen = ' or '.join(f'{path}:' for path in examples)
-            self._pytest(verified, f'The examples in {_listed(examples)}', 'tests/test_examples.py', '-k', chosen)
+            self._pytest(verified, f'The examples in {_listed(examples)}', _EXAMPLES, '-k', chosen)
 
     def _pytest(self, verified: Verified, what: str, *arguments: str) -> None:
         # Faults enough to see what is wrong.

@@ -82,6 +82,7 @@ def test_apply_without_patches_makes_the_base_in_upstream_s_layout(uncached: Lin
     files = user.git('ls-tree', '-r', '--name-only', 'HEAD').splitlines()
     from_archive = [name for name in ARCHIVE if name not in ('PKG-INFO', 'README.md')]
     from_wheel = [f'pydantic_ai_slim/{name}' for name in PACKAGE]
+    assert uncached.tests
     assert sorted(files) == sorted([*from_archive, *from_wheel, 'pydantic_ai_slim/LICENSE'])
     assert (uncached.tree / TOOLS).read_text() == PACKAGE['pydantic_ai/tools.py']
     assert user.git('log', '--format=%H %an <%ae> %aI %cn <%ce> %cI %B') == (
@@ -91,6 +92,14 @@ def test_apply_without_patches_makes_the_base_in_upstream_s_layout(uncached: Lin
         f'with the tests of pydantic-ai 0.9.0, archive {uncached.tests.digest}.'
     )
     assert user.git('status', '--short', '--branch') == '## series'
+
+
+def test_apply_on_a_release_without_tests_takes_the_settings_only(uncached: Line, user: User) -> None:
+    apply(replace(uncached, tests=None, settings=uncached.tests), quiet)
+    files = user.git('ls-tree', '-r', '--name-only', 'HEAD').splitlines()
+    from_wheel = [f'pydantic_ai_slim/{name}' for name in PACKAGE]
+    assert files == sorted(['.gitignore', 'LICENSE', 'pyproject.toml', *from_wheel, 'pydantic_ai_slim/LICENSE'])
+    assert 'with the settings of pydantic-ai 0.9.0, archive sha256:' in user.git('log', '-1', '--format=%B')
 
 
 def test_apply_makes_a_commit_of_each_patch(line: Line, user: User) -> None:
@@ -448,6 +457,7 @@ def test_apply_of_another_wheel_than_the_pinned_one_stops(uncached: Line) -> Non
 
 def test_apply_of_another_archive_than_the_pinned_one_stops(uncached: Line) -> None:
     digest = 'sha256:' + '0' * 64
+    assert uncached.tests
     with pytest.raises(DownloadError) as error:
         apply(replace(uncached, tests=replace(uncached.tests, digest=digest)), quiet)
     assert f'{error.value.problem}\n{error.value.remedy}' == (

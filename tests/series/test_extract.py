@@ -220,6 +220,7 @@ def test_extract_on_another_first_commit_refuses(series: Line, user: User) -> No
 
 
 def test_extract_on_the_base_of_another_line_toml_refuses(series: Line, user: User) -> None:
+    assert series.tests
     later = replace(series, tests=replace(series.tests, version='0.9.1'))
     with pytest.raises(ExtractError) as error:
         extract(later, quiet)

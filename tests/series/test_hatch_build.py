@@ -446,7 +446,8 @@ def test_load_line_returns_what_the_file_says(tmp_path: Path) -> None:
         number=3,
         digest='sha256:' + '0' * 64,
         python=('3.12',),
-        tests=hatch_build.TestSource('tests-of-it', '9.9.8', 'sha256:' + '1' * 64),
+        tests=hatch_build.Archive('tests-of-it', '9.9.8', 'sha256:' + '1' * 64),
+        settings=None,
         caps={'some-package': '<2'},
     )
     assert line.version == '9.9.9+lifecycle.3'
@@ -456,7 +457,7 @@ def test_load_line_returns_what_the_file_says(tmp_path: Path) -> None:
 def test_load_line_with_several_faults_names_them_all(tmp_path: Path) -> None:
     folder = write_line(
         tmp_path,
-        """
+        f"""
         base = '9.9'
         released = '2026-01-02'
         number = 0
@@ -465,6 +466,10 @@ def test_load_line_with_several_faults_names_them_all(tmp_path: Path) -> None:
         colour = 'green'
         [tests]
         package = 'tests-of-it'
+        [settings]
+        package = ''
+        version = '1'
+        digest = 'sha256:{'0' * 64}'
         [caps]
         httpx = '1'
         """,
@@ -480,17 +485,30 @@ def test_load_line_with_several_faults_names_them_all(tmp_path: Path) -> None:
         '- `python` must be a list such as `["3.12"]`, but is [].\n'
         '- `tests` must be a table of `package`, `version` and `digest`, the last being `sha256:` and 64 hexadecimal '
         "digits, but is {'package': 'tests-of-it'}.\n"
+        '- `settings` must be a table of `package`, `version` and `digest`, the last being `sha256:` and 64 hexadecimal '
+        f"digits, but is {{'package': '', 'version': '1', 'digest': 'sha256:{'0' * 64}'}}.\n"
         """- `caps` must be a table of version bounds by package, such as `httpx = "<1"`, but is {'httpx': '1'}.\n"""
-        '- `colour` is not a key of a line; the keys are `base`, `released`, `number`, `digest`, `python`, `tests`, `caps`.\n'
+        '- There must be either `tests`, which bring the settings along, or `settings` alone.\n'
+        '- `colour` is not a key of a line; the keys are `base`, `released`, `number`, `digest`, `python`, `tests`, '
+        '`settings`, `caps`.\n'
         'Correct the file and build again.'
     )
 
 
-def test_load_line_of_an_empty_file_names_every_key(tmp_path: Path) -> None:
+def test_load_line_of_an_empty_file_names_every_required_key(tmp_path: Path) -> None:
     with pytest.raises(LineError) as caught:
         load_line(write_line(tmp_path, ''))
     named = re.findall(r'- `(\w+)` must be .*, but is None\.', str(caught.value))
-    assert named == ['base', 'released', 'number', 'digest', 'python', 'tests', 'caps']
+    assert named == ['base', 'released', 'number', 'digest', 'python', 'caps']
+    assert '- There must be either `tests`, which bring the settings along, or `settings` alone.' in str(caught.value)
+
+
+def test_load_line_of_a_release_without_tests_takes_settings(tmp_path: Path) -> None:
+    text = f"base = '9.9.9'\nreleased = 2026-01-02\nnumber = 1\ndigest = 'sha256:{'0' * 64}'\npython = ['3.12']\n"
+    settings = f"[settings]\npackage = 'it'\nversion = '9.9.8'\ndigest = 'sha256:{'1' * 64}'\n"
+    line = load_line(write_line(tmp_path, f'{text}{settings}[caps]\n'))
+    assert line.tests is None
+    assert line.settings == hatch_build.Archive('it', '9.9.8', f'sha256:{"1" * 64}')
 
 
 def test_load_line_that_is_not_toml_is_refused(tmp_path: Path) -> None:

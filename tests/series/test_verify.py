@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,12 @@ def test_verify_of_a_good_series_counts_its_tests(line: Line, user: User) -> Non
         ('Verifying `0002-Test-add-more.patch`', 1, 2),
         ('Verifying what the patches before it carry', 1, 2),
     ]
+
+
+def test_verify_on_a_release_without_tests_runs_the_tests_of_the_patches(uncached: Line, user: User) -> None:
+    line = replace(uncached, tests=None, settings=uncached.tests)
+    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT))
+    assert [(verified.tests, verified.faults) for verified in check(line)] == [(1, [])]
 
 
 def test_verify_leaves_the_tree_and_the_patches_alone(line: Line, user: User) -> None:
