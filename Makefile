@@ -4,6 +4,7 @@
 
 PYTHON3 ?= python3
 LINE ?=
+ONTO ?=
 PYTHON ?=
 TOOL := build/tool/bin/python
 READY := build/tool/.ready
@@ -50,6 +51,10 @@ build: $(READY) ## build the wheel into dist/
 .PHONY: release
 release: $(READY) ## build the wheels of all lines twice, and write them with digests, bills of materials and a text to dist/release
 	@$(TOOL) -m series release
+
+.PHONY: rebase
+rebase: $(READY) ## start a new line from LINE for the release ONTO=…; then ARGS=--continue, --skip or --abort
+	@$(TOOL) -m series rebase $(LINE) $(addprefix --onto=,$(ONTO)) $(ARGS)
 
 .PHONY: test
 test: build ## test the tool, and the built fork on every Python that is found

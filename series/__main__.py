@@ -6,6 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 from rich.console import Console
@@ -15,9 +16,10 @@ from pydantic_ai_slim.hatch_build import ForkError
 from series.apply import apply
 from series.base import Report
 from series.build import build
-from series.errors import SeriesError
+from series.errors import RebaseError, SeriesError
 from series.extract import extract
 from series.line import Line, find_line
+from series.rebase import Rebased, abort_rebase, continue_rebase, rebase
 from series.release import release
 from series.verify import verify
 
@@ -98,6 +100,35 @@ def _release(options: Namespace, report: Report) -> str:
     return f'`dist/{folder.name}` holds the release:\n' + '\n'.join(sorted(path.name for path in folder.iterdir()))
 
 
+def _rebase(options: Namespace, report: Report) -> str:
+    root = Path.cwd()
+    if options.abort:
+        line = abort_rebase(root, options.onto)
+        return f'The rebase to {line.name} is given up; `{line.show(line.tree)}` is gone.'
+    if options.go_on or options.skip:
+        return _rebased(continue_rebase(root, options.onto, report, skip=options.skip))
+    if options.onto is None:
+        raise RebaseError(
+            'There is nothing to rebase onto.', 'Name a release with `--onto VERSION` (`make rebase ONTO=VERSION`).'
+        )
+    return _rebased(rebase(_line(options), options.onto, report, options.released))
+
+
+def _rebased(rebased: Rebased) -> str:
+    line = rebased.line
+    counts = [f'{len(rebased.unchanged)} patches are as they were']
+    for what, patches in (('were changed', rebased.changed), ('are dropped', rebased.dropped)):
+        if patches:
+            counts.append(f'{len(patches)} {what}:\n' + '\n'.join(f'  {patch}' for patch in patches))
+    made = [line.show(line.folder), f'pydantic_ai_slim/{line.name}', 'CHANGELOG.md', 'README.md']
+    todo = (
+        f'Run `make verify LINE={line.name}`, say in `CHANGELOG.md` what users will notice, and commit '
+        f'{", ".join(f"`{path}`" for path in made)}.'
+    )
+    listed = [f'- {entry}' for entry in (*counts, *rebased.notes)]
+    return '\n'.join([f'`{made[0]}` holds the new line; its tree is `{line.show(line.tree)}`.', *listed, todo])
+
+
 _COLUMNS = (SpinnerColumn(), TextColumn('{task.description}', markup=False), BarColumn(), TimeElapsedColumn())
 
 
@@ -111,6 +142,23 @@ def _add_line(parser: ArgumentParser) -> None:
 
 def _add_nothing(parser: ArgumentParser) -> None:
     """For a verb that handles all lines."""
+
+
+def _add_rebase(parser: ArgumentParser) -> None:
+    _add_line(parser)
+    parser.add_argument('--onto', metavar='VERSION', help='the release of upstream for the new line')
+    parser.add_argument(
+        '--released',
+        metavar='YYYY-MM-DD',
+        type=date.fromisoformat,
+        help='the day of that release, for an index that does not tell',
+    )
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
+        '--continue', dest='go_on', action='store_true', help='go on after the patch that waits was resolved'
+    )
+    instead.add_argument('--skip', action='store_true', help='go on without the patch that waits')
+    instead.add_argument('--abort', action='store_true', help='remove all that the rebase has made')
 
 
 @dataclass(frozen=True)
@@ -129,6 +177,7 @@ _VERBS = {
     'release': _Verb(
         'build the wheels of all lines twice, and write a release to `dist/release`', _release, _add_nothing
     ),
+    'rebase': _Verb('start a new line from this one, for another release of upstream', _rebase, _add_rebase),
 }
 
 

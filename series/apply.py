@@ -12,7 +12,7 @@ from series.errors import PatchError
 from series.git import Git, words
 from series.line import Line
 
-_AM = (
+AM = (
     'am',
     '--quiet',
     '--patch-format=mbox',
@@ -26,6 +26,7 @@ _AM = (
     # With the fixed committer this makes commit ids depend on nothing but the patches.
     '--committer-date-is-author-date',
 )
+"""How a patch is committed; `--3way` or `--no-3way` comes on top."""
 
 
 def apply(line: Line, report: Report) -> str:
@@ -72,7 +73,7 @@ def apply_one(git: Git, patch: Path) -> None:
     Raises:
         PatchError: It doesn't apply; the error has no remedy yet.
     """
-    done = git.attempt(*_AM, '--no-3way', str(patch.resolve()))
+    done = git.attempt(*AM, '--no-3way', str(patch.resolve()))
     if done.returncode:
         git.attempt('am', '--abort')
         # The rest of what `git am` says is what to do next, which is another thing here.
@@ -102,7 +103,7 @@ def _move_on(git: Git, made: Git) -> None:
 def _stop(git: Git, line: Line, error: PatchError) -> PatchError:
     """Begin an `am` of the patches from the failing one on, with conflict marks where git finds what they were made on."""
     rest = line.patches[line.patches.index(error.patch) :]
-    done = git.attempt(*_AM, '--3way', *(str(patch.resolve()) for patch in rest))
+    done = git.attempt(*AM, '--3way', *(str(patch.resolve()) for patch in rest))
     folder = line.show(line.tree)
     fit = f': it does not fit {", ".join(f"`{file}`" for file in error.files)}' if error.files else ''
     problem = f'The patch `{line.show(error.patch)}` does not apply to the base with the patches before it{fit}.'

@@ -55,8 +55,8 @@ def base_repository(line: Line, report: Report) -> Path:
         line.cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=line.cache, prefix='.base-') as folder:
             report(f'Getting `{DIST_NAME}` {line.base}')
-            wheel = _wheel(line, Path(folder))
-            files = _wheel_files(wheel)
+            wheel = base_wheel(line, Path(folder))
+            files = wheel_files(wheel)
             for what, archive, wanted in (('tests', line.tests, _TESTS), ('settings', line.settings, _SETTINGS)):
                 if archive:
                     report(f'Getting the {what} of `{archive.package}` {archive.version}')
@@ -68,9 +68,13 @@ def base_repository(line: Line, report: Report) -> Path:
     return repository
 
 
-def _wheel(line: Line, folder: Path) -> Path:
-    """Download the base's wheel and check its content."""
-    wheel = _download(folder / 'base', f'{DIST_NAME}==={line.base}', '--only-binary', ':all:')
+def base_wheel(line: Line, folder: Path) -> Path:
+    """Download the base's wheel and check its content.
+
+    Raises:
+        DownloadError: It can't be got, or isn't the pinned one.
+    """
+    wheel = download(folder / 'base', f'{DIST_NAME}==={line.base}', '--only-binary', ':all:')
     with zipfile.ZipFile(wheel) as content:
         content.extractall(folder / 'unpacked')
     found = content_digest(folder / 'unpacked')
@@ -85,35 +89,38 @@ def _wheel(line: Line, folder: Path) -> Path:
 
 
 def _archive(archive: Archive, folder: Path) -> Path:
+    """Download a pinned source archive."""
+    pinned = f'{archive.package}==={archive.version} --hash={archive.digest}'
+    return download_archive(folder / 'archive', pinned)
+
+
+def download_archive(folder: Path, requirement: str) -> Path:
     """Download a source archive.
 
-    pip compares the digest before it runs the archive's build backend, which it does to read the metadata. Without build
-    isolation it takes that backend from the tool's own environment, where it is locked.
+    Where the requirement pins a digest, pip compares it before it runs the archive's build backend, which it does to read
+    the metadata. Without build isolation it takes that backend from the tool's own environment, where it is locked.
+
+    Raises:
+        DownloadError: It can't be got.
     """
-    pinned = f'{archive.package}==={archive.version} --hash={archive.digest}'
-    return _download(folder / 'archive', pinned, '--no-binary', ':all:', '--no-build-isolation')
+    return download(folder, requirement, '--no-binary', ':all:', '--no-build-isolation')
 
 
-def _download(folder: Path, requirement: str, *options: str) -> Path:
+def download(folder: Path, requirement: str, *options: str) -> Path:
     """Download one release with pip, so that the user's configuration of it holds, and return its file.
 
     The requirement has three equals signs, since `==1.26.0` also accepts `1.26.0+lifecycle.1`, the fork.
+
+    Raises:
+        DownloadError: It can't be got.
     """
     (target := folder / 'download').mkdir(parents=True)
     requirements = folder / 'requirements.txt'
     requirements.write_text(requirement, 'utf-8')
     command = [sys.executable, '-m', 'pip', 'download', '--quiet', '--no-deps', '--disable-pip-version-check']
     # It is not installed here, so this Python needn't be one that the release supports.
-    command += [
-        '--progress-bar',
-        'off',
-        '--ignore-requires-python',
-        *options,
-        '--dest',
-        str(target),
-        '--requirement',
-        str(requirements),
-    ]
+    command += ['--progress-bar', 'off', '--ignore-requires-python', *options]
+    command += ['--dest', str(target), '--requirement', str(requirements)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     files = list(target.iterdir())
     if done.returncode or len(files) != 1:
@@ -125,7 +132,7 @@ def _download(folder: Path, requirement: str, *options: str) -> Path:
     return files[0]
 
 
-def _wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
+def wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the paths and bytes of the base as upstream's repository lays them out."""
     with zipfile.ZipFile(wheel) as content:
         for info in content.infolist():
@@ -206,3 +213,17 @@ def link(source: str, target: str) -> None:
         Path(target).hardlink_to(source)
     except OSError:
         shutil.copy2(source, target)
+
+
+def borrow(source: Git, target: Git) -> None:
+    """Give a repository all objects of another one, so that it can merge what was made there.
+
+    They are linked, not copied: `git fetch` would compress hundreds of megabytes first.
+    """
+
+    def missing(name: str, copy: str) -> None:
+        if not Path(copy).exists():
+            link(name, copy)
+
+    objects = '.git/objects'
+    shutil.copytree(source.folder / objects, target.folder / objects, copy_function=missing, dirs_exist_ok=True)

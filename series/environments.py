@@ -41,7 +41,7 @@ def find_python(version: str) -> Path | None:
     Returns:
         The interpreter, or `None` when there is none.
     """
-    done = _uv('python', 'find', '--system', '--no-project', version)
+    done = uv('python', 'find', '--system', '--no-project', version)
     return None if done.returncode else Path(done.stdout.decode().strip())
 
 
@@ -112,7 +112,7 @@ def make_environment(folder: Path, python: Path, requirements: Sequence[str | Pa
     ]
     steps[1] += map(str, requirements)
     for step in steps:
-        done = _uv(*step)
+        done = uv(*step)
         if done.returncode:
             raise EnvironmentFailedError(
                 f'The environment `{folder}` could not be made: `uv {" ".join(step[:2])}` failed with exit status '
@@ -124,14 +124,20 @@ def make_environment(folder: Path, python: Path, requirements: Sequence[str | Pa
     return inside
 
 
-def _uv(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """Run the tool environment's own uv."""
-    uv = shutil.which('uv', path=str(Path(sys.executable).parent)) or 'uv'
+def find_uv() -> str:
+    """Return the tool environment's own uv."""
+    return shutil.which('uv', path=str(Path(sys.executable).parent)) or 'uv'
+
+
+def uv(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run the tool environment's own uv, which finds what pyenv has installed and downloads no interpreter."""
     pyenv = Path(os.environ.get('PYENV_ROOT') or Path.home() / '.pyenv')
     path = [os.environ.get('PATH', os.defpath), *(str(folder) for folder in sorted(pyenv.glob('versions/3.*/bin')))]
     environment = os.environ | {'PATH': os.pathsep.join(path), 'UV_PYTHON_DOWNLOADS': 'never'}
     environment.pop('VIRTUAL_ENV', None)
-    return subprocess.run([uv, *arguments], stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False)
+    return subprocess.run(
+        [find_uv(), *arguments], stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -57,6 +57,18 @@ class DownloadError(SeriesError):
     """A release that pip could not get, or that isn't the pinned one."""
 
 
+class NoReleaseError(SeriesError):
+    """A release that the index doesn't have, or that can't become a line."""
+
+
+class RebaseError(SeriesError):
+    """A new line that can't be started, or that isn't finished."""
+
+
+class ReviewError(SeriesError):
+    """A revision that holds no series to compare with."""
+
+
 class NoTreeError(SeriesError):
     """A tree that doesn't exist, or a folder in its place that is something else."""
 

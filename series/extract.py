@@ -63,7 +63,7 @@ def extract(line: Line, report: Report) -> list[str]:
     tree.refuse_dirty(line)
     tree.refuse_elsewhere(line)
     _refuse_other_base(line)
-    commits = _refuse_no_series(line)
+    commits = refuse_no_series(line)
     git = Git(line.tree)
     # On the file system of the patches, since it is renamed to their folder.
     with tempfile.TemporaryDirectory(dir=line.folder.parent, prefix='.extract-') as folder:
@@ -73,7 +73,7 @@ def extract(line: Line, report: Report) -> list[str]:
         if changes:
             _refuse_lost(line, commits)
             report('Applying what was written')
-            _check(line, patches, Path(folder) / 'check')
+            check_patches(line, patches, Path(folder) / 'check')
             _swap(line, patches, Path(folder))
     git.run('update-ref', tree.APPLIED, 'HEAD')
     git.run('config', tree.PATCHES, line.patches_digest())
@@ -106,8 +106,16 @@ def _refuse_other_base(line: Line) -> None:
         )
 
 
-def _refuse_no_series(line: Line) -> int:
-    """Refuse commits that would get lost or that are not ready, and return how many there are."""
+def refuse_no_series(line: Line, command: str = 'make extract') -> int:
+    """Refuse commits that would get lost or that are not ready, and return how many there are.
+
+    Args:
+        line: The line, whose tree is looked at.
+        command: What is to write them, for the user to run again.
+
+    Raises:
+        ExtractError: They are no series.
+    """
     git, folder = Git(line.tree), line.show(line.tree)
     commits = git.lines('log', '--reverse', '--format=%H %s', f'{tree.BASE}..HEAD')
     if not commits:
@@ -131,7 +139,7 @@ def _refuse_no_series(line: Line) -> int:
         raise ExtractError(
             f'The commits of the tree `{folder}` are not a series:\n{listed}',
             f'Put them in order with `git -C {folder} rebase --interactive --autosquash {tree.BASE}`, then run '
-            f'`make extract` again.',
+            f'`{command}` again.',
         )
     return len(commits)
 
@@ -178,11 +186,21 @@ def _start_over(line: Line) -> str:
     )
 
 
-def _check(line: Line, patches: list[Path], folder: Path) -> None:
-    """Apply patches to the base, and refuse them unless that gives the tree and the same patches again."""
+def check_patches(line: Line, patches: list[Path], folder: Path, command: str = 'make extract') -> None:
+    """Apply patches to the base, and refuse them unless that gives the tree and the same patches again.
+
+    Args:
+        line: The line, from whose tree they were written.
+        patches: What was written.
+        folder: A new folder to apply them in.
+        command: What wrote them, for the user to run again.
+
+    Raises:
+        ExtractError: Something else comes out.
+    """
     remedy = (
         f'Reword or split that commit with `git -C {line.show(line.tree)} rebase --interactive {tree.BASE}`, then run '
-        f'`make extract` again.'
+        f'`{command}` again.'
     )
     git = clone(line.tree, folder, tree.BASE)
     git.run('update-ref', tree.BASE, 'HEAD')

@@ -105,8 +105,12 @@ def refuse_lost(line: Line) -> None:
         )
 
 
-def refuse_elsewhere(line: Line) -> None:
+def refuse_elsewhere(line: Line, command: str = 'make extract') -> None:
     """Refuse a tree in which something else than the series is checked out.
+
+    Args:
+        line: The tree's line.
+        command: What is to write the series, for the user to run again.
 
     Raises:
         ElsewhereError: It is not on its branch `series`.
@@ -114,7 +118,7 @@ def refuse_elsewhere(line: Line) -> None:
     git, tree = Git(line.tree), line.show(line.tree)
     if not git.has(BRANCH) or git.run('rev-parse', 'HEAD') != git.run('rev-parse', BRANCH):
         raise ElsewhereError(
-            f'The tree `{tree}` is not on its branch `{BRANCH}`, which is what `make extract` writes.',
+            f'The tree `{tree}` is not on its branch `{BRANCH}`, which is what `{command}` writes.',
             f'Go back to it with `git -C {tree} checkout {BRANCH}`; or make what is checked out the series with '
-            f'`git -C {tree} checkout -B {BRANCH}`. Then run `make extract` again.',
+            f'`git -C {tree} checkout -B {BRANCH}`. Then run `{command}` again.',
         )

@@ -1,0 +1,726 @@
+"""Start a new line from an old one, for another release of upstream's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from packaging.metadata import Metadata
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from pydantic_ai_slim import hatch_build
+from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER, Archive, content_digest
+from series import tree
+from series.apply import AM, apply_one
+from series.base import Report, base_repository, borrow, clone, download, download_archive
+from series.errors import DownloadError, NoReleaseError, PatchError, RebaseError
+from series.extract import check_patches, refuse_no_series, write_patches
+from series.git import Git, words
+from series.index import Release, find_release
+from series.line import Line, find_line
+from series.merge import Attempt, Outcome, attempt, conflicts
+
+_OLD = 'refs/series/old'
+"""The last commit of the old line's series, while a rebase is under way."""
+
+_STATE = Path('.git') / 'series-rebase'
+"""Where in the new line's tree the rest of the new line waits."""
+
+_COMMAND = 'make rebase ARGS=--continue'
+
+_TESTS = 'pydantic-ai'
+"""The distribution whose source archive has upstream's settings, and in some releases upstream's tests."""
+
+_FITTING = timedelta(days=30)
+"""By how much tests may be older than a base that they still fit."""
+
+_TRIES = 10
+"""How many releases are looked into for tests. Each has to be downloaded, and upstream makes two a week."""
+
+
+@dataclass(frozen=True)
+class Rebased:
+    """A new line, and what became of the patches of the old one."""
+
+    line: Line
+    unchanged: Sequence[str]
+    changed: Sequence[str]
+    dropped: Sequence[str]
+    notes: Sequence[str]
+    """What the user should look at."""
+
+
+@dataclass(frozen=True)
+class _State:
+    """A rebase that is under way, as it is kept in the new line's tree."""
+
+    line: Line
+    """The new line, whose folder doesn't exist yet."""
+    old: str
+    """The fork's version on the old line."""
+    subjects: Mapping[str, str]
+    """The subjects of the old patches by their files' names, in order."""
+    notes: Sequence[str]
+    skipped: Sequence[str]
+    """The names of the patches that the user has skipped."""
+
+    @property
+    def folder(self) -> Path:
+        return self.line.tree / _STATE
+
+    @property
+    def git(self) -> Git:
+        return Git(self.line.tree)
+
+    @property
+    def old_patches(self) -> list[Path]:
+        return [self.folder / 'series' / name for name in self.subjects]
+
+
+def rebase(line: Line, version: str, report: Report, released: date | None = None) -> Rebased:
+    """Start a line on another release with the patches of a line, and finish it unless one of them conflicts.
+
+    The patches are committed to a new tree in order, and merged where they don't apply. The first conflict waits there, as
+    `git am` leaves it. Nothing but the tree is made before all patches are in it.
+
+    Args:
+        line: The line to take the patches from. Its own tree is neither used nor touched.
+        version: The release for the new one.
+        report: Is told of each step.
+        released: The day of that release, which is asked of the index if it is left out.
+
+    Raises:
+        RebaseError: There is such a line already, or a rebase to it is under way.
+        NoReleaseError: There is no such release, or it is no release of upstream's.
+        DownloadError: Something can't be got from the index.
+        PatchError: A patch conflicts and waits in the tree of the new line; or a patch doesn't even apply to the old line.
+        ExtractError: The commits are no series that can be applied again.
+    """
+    root = line.root
+    _refuse_taken(root, _version(version))
+    base_repository(line, report)  # makes `build`, too
+    with tempfile.TemporaryDirectory(dir=line.tree.parent, prefix='.rebase-') as name:
+        folder = Path(name)
+        new, notes = _prepare(line, _version(version), released, folder, report)
+        old = _old_series(line, folder / 'old', report)
+        report('Checking the new base out')
+        git = clone(base_repository(new, report), folder / 'tree', 'HEAD')
+        git.run('update-ref', tree.BASE, 'HEAD')
+        borrow(old, git)
+        git.run('update-ref', _OLD, old.run('rev-parse', 'HEAD'))
+        (folder / 'state').rename(git.folder / _STATE)
+        attempts = _merge_all(git, line.patches, report)
+        subjects = old.lines('log', '--reverse', '--format=%s', f'{tree.BASE}..HEAD')
+        kept = {
+            'line': line.version,
+            'subjects': dict(zip((patch.name for patch in line.patches), subjects, strict=True)),
+            'notes': notes,
+        }
+        (git.folder / _STATE / 'rebase.json').write_text(json.dumps(kept), 'utf-8')
+        # All at once, so that there is either the whole of it to go on with, or nothing.
+        git.folder.rename(new.tree)
+    state = _read_state(new.tree)
+    if attempts and attempts[-1].outcome is Outcome.CONFLICTS:
+        raise _stopped(state, attempts)
+    return _finish(state, report)
+
+
+def continue_rebase(root: Path, version: str | None, report: Report, *, skip: bool = False) -> Rebased:
+    """Go on with a rebase that stopped, and finish it unless another patch conflicts.
+
+    Args:
+        root: The checkout of this repository.
+        version: The release that the new line is for; may be left out when one rebase is under way.
+        report: Is told of each step.
+        skip: Leave the patch that waits out. When none waits, it is those that are missing from the tree.
+
+    Raises:
+        RebaseError: None is under way; or patches of the old line are missing, and nobody has skipped them.
+        PatchError: The patch that waits isn't resolved, or another one conflicts.
+        DirtyTreeError: The tree has changes that no commit holds.
+        ElsewhereError: Something else than the series is checked out there.
+        ExtractError: The commits are no series that can be applied again.
+    """
+    state = _under_way(root, version)
+    waiting = _waiting(state)
+    if waiting is not None:
+        report(f'Going on with `{waiting}`')
+        if skip:
+            state = _skip(state, [waiting])
+        done = state.git.attempt('am', '--skip' if skip else '--continue')
+        if (now := _waiting(state)) is not None:
+            if now != waiting:
+                raise _stopped(state)
+            raise PatchError(
+                f'The patch `{waiting}` waits in `{state.line.show(state.line.tree)}` and is not resolved.',
+                _resolve(state, list(conflicts(state.git))),
+                words(done),
+                patch=state.folder / 'series' / waiting,
+                files=[],
+            )
+    elif skip:
+        state = _skip(state, _missing(state))
+    return _finish(state, report)
+
+
+def abort_rebase(root: Path, version: str | None) -> Line:
+    """Remove all that a rebase has made, and return the line that there won't be.
+
+    Raises:
+        RebaseError: None is under way, or its line is there already.
+    """
+    state = _under_way(root, version)
+    if state.line.folder.exists():
+        raise RebaseError(
+            f'The line `{state.line.name}` is there already; only `CHANGELOG.md` or `README.md` may lack it.',
+            f'Run `{_COMMAND}` for the rest. To be rid of the line, delete '
+            f'{", ".join(f"`{state.line.show(path)}`" for path in (state.line.folder, _build_folder(state.line), state.line.tree))}.',
+        )
+    if _build_folder(state.line).exists():
+        shutil.rmtree(_build_folder(state.line))
+    # In one step: what is left when this is interrupted must not pass for a rebase that can go on.
+    with tempfile.TemporaryDirectory(dir=state.line.tree.parent, prefix='.rebase-') as folder:
+        state.line.tree.rename(Path(folder) / state.line.name)
+    return state.line
+
+
+def _version(text: str) -> str:
+    """Return a version as the index spells it.
+
+    Raises:
+        NoReleaseError: It is none, or the fork's.
+    """
+    try:
+        version = Version(text)
+    except InvalidVersion:
+        raise NoReleaseError(f'{text!r} is not a version.', 'Name a release of upstream, such as `1.27.0`.') from None
+    if version.local:
+        raise NoReleaseError(
+            f'`{text}` is not a release of upstream, but of a fork.', f'Name the release itself: `{version.public}`.'
+        )
+    return str(version)
+
+
+def _refuse_taken(root: Path, version: str) -> None:
+    """Refuse a line that is there already, or half of it."""
+    line, folder, made = (
+        root / path for path in (f'patches/{version}', f'build/{version}', f'pydantic_ai_slim/{version}')
+    )
+    show = f'build/{version}'
+    if (folder / _STATE).exists():
+        raise RebaseError(
+            f'A rebase to {version} is under way in `{show}`.',
+            f'Go on with `{_COMMAND}`, or give it up with `make rebase ARGS=--abort`.',
+        )
+    if line.exists():
+        raise RebaseError(
+            f'There is a line `{version}` already: `patches/{version}`.',
+            f'Work on it with `make apply LINE={version}`; to begin it anew, delete that folder, `pydantic_ai_slim/{version}` '
+            f'and `{show}` first.',
+        )
+    for path in (folder, made):
+        if path.exists():
+            raise RebaseError(
+                f'The folder `{path.relative_to(root)}` is in the way: there is no line `{version}`, but it will be made there.',
+                'Move it away if you need it, delete it if not, then run the same command again.',
+            )
+
+
+# The new line's pins
+
+
+def _prepare(line: Line, version: str, released: date | None, folder: Path, report: Report) -> tuple[Line, list[str]]:
+    """Find out what the new line is pinned to, write it all to `folder/state`, and return the line and what to look at."""
+    report(f'Looking for `{DIST_NAME}` {version}')
+    release = find_release(f'{DIST_NAME}==={version}')
+    if release.published is None and released is None:
+        raise NoReleaseError(
+            f'The index does not tell on which day `{DIST_NAME}` {version} was published.',
+            'Say it with `--released YYYY-MM-DD` (`make rebase ... ARGS="--released YYYY-MM-DD"`).',
+        )
+    release = replace(release, published=released or release.published)
+    report(f'Getting `{DIST_NAME}` {version}')
+    wheel = download(folder / 'base', f'{DIST_NAME}==={version}', '--only-binary', ':all:')
+    with zipfile.ZipFile(wheel) as content:
+        content.extractall(folder / 'unpacked')
+    (info,) = (folder / 'unpacked').glob(f'{DIST_NAME.replace("-", "_")}-*.dist-info')
+    metadata = Metadata.from_email((info / 'METADATA').read_bytes(), validate=False)
+    kind, archive = _find_tests(release, folder / 'archives', report)
+
+    state = folder / 'state'
+    shutil.copytree(
+        line.folder, state / 'series', ignore=lambda _, names: [n for n in names if not n.endswith('.patch')]
+    )
+    (pins := state / version).mkdir()
+    caps, notes = _caps((line.folder / 'line.toml').read_text('utf-8'), metadata)
+    text = _LINE_TOML.format(
+        base=version,
+        released=f'{release.published:%Y-%m-%d}',
+        digest=content_digest(folder / 'unpacked'),
+        python=json.dumps(_pythons(metadata)),
+        kind=_KINDS[kind],
+        package=archive.package,
+        version=archive.version,
+        archive=archive.digest,
+        caps=caps,
+    )
+    (pins / 'line.toml').write_text(text, 'utf-8')
+    if (line.folder / 'tests.in').exists():
+        needed, more = _tests_in((line.folder / 'tests.in').read_text('utf-8'), line, version, metadata)
+        (pins / 'tests.in').write_text(needed, 'utf-8')
+        notes += more
+    _write_build_folder(line, version, metadata, info / 'licenses', state / 'build')
+    if kind == 'settings':
+        notes.append(
+            f'No release ships tests that fit {version}: the tree has those of the patches only, and the settings of '
+            f'`{archive.package}` {archive.version}.'
+        )
+    return _line(line.root, pins), notes
+
+
+_LINE_TOML = """\
+base = "{base}"         # the version of pydantic-ai-slim that the patches apply to
+released = {released}   # the day on which the base was published
+number = 1              # the fork's version is <base>+lifecycle.<number>; raised with each release of the fork
+digest = "{digest}"  # content_digest() of the base
+python = {python}
+
+{kind}
+package = "{package}"
+version = "{version}"
+digest = "{archive}"  # of the source distribution
+
+[caps]{caps}"""
+
+_KINDS = {
+    'tests': "[tests]                 # where the tree's `tests/` come from: the last release on the index that ships upstream's tests",
+    'settings': "[settings]              # where upstream's settings for tests come from; no release ships tests that fit the base",
+}
+
+
+def _line(root: Path, pins: Path) -> Line:
+    """Load a line that is not in `patches/` yet."""
+    return Line(**vars(replace(hatch_build.load_line(pins), folder=root / 'patches' / pins.name)))
+
+
+def _find_tests(release: Release, folder: Path, report: Report) -> tuple[str, Archive]:
+    """Find the newest source archive with tests that fit a release, or else the newest with settings.
+
+    Returns:
+        `tests` or `settings`, and the archive.
+    """
+    settings: Archive | None = None
+    requirement = f'{_TESTS}<={release.version}'
+    for _ in range(_TRIES):
+        try:
+            found = find_release(requirement)
+        except NoReleaseError:
+            break
+        too_old = not (found.published and release.published) or found.published < release.published - _FITTING
+        if settings and too_old:
+            break
+        report(f'Looking for tests in `{_TESTS}` {found.version}')
+        requirement = f'{_TESTS}<{found.version}'
+        try:
+            path = download_archive(folder / str(found.version), f'{_TESTS}==={found.version}')
+        except DownloadError as error:
+            # pip's words when the release has no source archive.
+            if 'No matching distribution found' in error.words:
+                continue
+            raise
+        archive = Archive(_TESTS, str(found.version), f'sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}')
+        with tarfile.open(path) as content:
+            if not too_old and any(PurePosixPath(name).parts[1:2] == ('tests',) for name in content.getnames()):
+                return 'tests', archive
+        settings = settings or archive
+    if settings is None:
+        raise NoReleaseError(
+            f'The index has no source archive of `{_TESTS}` up to {release.version} to take the settings for tests from.',
+            "Check pip's and uv's configuration of the index, then run the same command again.",
+        )
+    return 'settings', settings
+
+
+def _pythons(metadata: Metadata) -> list[str]:
+    """Return the Python versions that a release says it supports."""
+    prefix = 'Programming Language :: Python :: '
+    named = [
+        classifier.removeprefix(prefix) for classifier in metadata.classifiers or () if classifier.startswith(prefix)
+    ]
+    return sorted((name for name in named if re.fullmatch(r'\d+\.\d+', name)), key=Version)
+
+
+def _caps(old: str, metadata: Metadata) -> tuple[str, list[str]]:
+    """Return what the table `[caps]` of the new line holds, with the old one's comments, and which caps are left out."""
+    header, entries = re.split(r'^\[caps\]', old, maxsplit=1, flags=re.MULTILINE)[1].partition('\n')[::2]
+    kept: list[str] = [header + '\n']
+    notes: list[str] = []
+    for entry in entries.splitlines(keepends=True):
+        cap = re.match(r'"?([\w.-]+)"?\s*=\s*"([^"]*)"', entry)
+        if cap and (why := _clash(Requirement(f'{cap[1]}{cap[2]}'), metadata)):
+            notes.append(f'The cap `{cap[1]}{cap[2]}` is left out, since the base {why}.')
+        else:
+            kept.append(entry)
+    if any('=' in entry.partition('#')[0] for entry in kept):
+        notes.append(
+            'The other caps are those of the old line; nothing has tried whether the new base needs more or fewer.'
+        )
+    return ''.join(kept), notes
+
+
+def _clash(bound: Requirement, metadata: Metadata) -> str:
+    """Say why a bound makes no sense with the base of that metadata, or return an empty string."""
+    required = [
+        requirement
+        for requirement in metadata.requires_dist or ()
+        if canonicalize_name(requirement.name) == canonicalize_name(bound.name)
+    ]
+    if not required:
+        return f'does not require `{bound.name}`'
+    for requirement in required:
+        for part in requirement.specifier:
+            least = part.version.removesuffix('.*')
+            if part.operator in ('>=', '>', '==', '===', '~=') and not bound.specifier.contains(
+                least, prereleases=True
+            ):
+                return f'requires `{requirement.name}{requirement.specifier}`'
+    return ''
+
+
+def _tests_in(old: str, line: Line, version: str, metadata: Metadata) -> tuple[str, list[str]]:
+    """Return what upstream's tests need on the new base, and what of the old line's needs is left out."""
+    kept: list[str] = []
+    notes: list[str] = []
+    for entry in old.splitlines():
+        text = entry.partition('#')[0].strip()
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:  # a comment, an empty line or an option
+            kept.append(entry)
+            continue
+        if canonicalize_name(requirement.name) == DIST_NAME:
+            missing = sorted(requirement.extras - set(metadata.provides_extra or ()))
+            notes += [
+                f'The tests are run without the extra `{extra}`, which the base does not have.' for extra in missing
+            ]
+            requirement.extras -= set(missing)
+            requirement.specifier = SpecifierSet(f'==={version}')
+            kept.append(entry.replace(text, str(requirement)))
+        elif (why := _clash(requirement, metadata)).startswith('requires'):
+            notes.append(f'`tests.in` is without `{text}`, since the base {why}.')
+            kept.append(entry.replace(text, requirement.name))
+        else:
+            kept.append(entry)
+    return '\n'.join(kept).replace(f'release {line.base}', f'release {version}') + '\n', notes
+
+
+def _write_build_folder(line: Line, version: str, metadata: Metadata, licences: Path, target: Path) -> None:
+    """Write the folder that the new line's wheel is built from: the old line's, with the new version and the base's licences."""
+    old = _build_folder(line)
+    target.mkdir()
+    text = (old / 'pyproject.toml').read_text('utf-8')
+    text = re.sub(rf'(?<![\d.]){re.escape(line.base)}(?!\.?\d)', version, text)
+    text = re.sub(
+        r'(?m)^core-metadata-version = "[^"]*"', f'core-metadata-version = "{metadata.metadata_version}"', text
+    )
+    names = sorted(path.name for path in licences.iterdir())
+    listed = json.dumps([*names, 'LICENSE.lifecycle'])
+    text = re.sub(r'(?m)^license-files = .*$', f'license-files = {listed}', text)
+    (target / 'pyproject.toml').write_text(text, 'utf-8')
+    for name in names:
+        shutil.copyfile(licences / name, target / name)
+    shutil.copyfile(line.root / 'LICENSE', target / 'LICENSE.lifecycle')
+
+
+def _build_folder(line: Line) -> Path:
+    return line.root / 'pydantic_ai_slim' / line.name
+
+
+# The patches
+
+
+def _old_series(line: Line, folder: Path, report: Report) -> Git:
+    """Make a repository with the series of the old line, whose files a merge starts from."""
+    report(f'Applying the patches to {line.name}')
+    git = clone(base_repository(line, report), folder, 'HEAD')
+    git.run('update-ref', tree.BASE, 'HEAD')
+    for patch in line.patches:
+        try:
+            apply_one(git, patch)
+        except PatchError as error:
+            raise PatchError(
+                f'The patch `{line.show(patch)}` does not even apply to its own line.',
+                f'Resolve it there first, with `make apply LINE={line.name}`.',
+                error.words,
+                patch=patch,
+                files=error.files,
+            ) from None
+    return git
+
+
+def _merge_all(git: Git, patches: Sequence[Path], report: Report) -> list[Attempt]:
+    """Commit patches in order; of the first that conflicts an `am` begins, with those after it."""
+    attempts: list[Attempt] = []
+    for number, patch in enumerate(patches):
+        report(f'Applying `{patch.name}`', number, len(patches))
+        attempts.append(made := attempt(git, patch))
+        if made.outcome is Outcome.CONFLICTS:
+            git.attempt(*AM, '--3way', *(str(rest.resolve()) for rest in patches[number:]))
+            break
+    return attempts
+
+
+def _stopped(state: _State, attempts: Sequence[Attempt] = ()) -> PatchError:
+    """Make the error of a patch that waits in the tree."""
+    waiting = _waiting(state)
+    assert waiting is not None
+    git, line = state.git, state.line
+    places = list(conflicts(git))
+    count = len(git.lines('rev-list', f'{tree.BASE}..HEAD'))
+    merged = sum(made.outcome is Outcome.MERGES for made in attempts)
+    stand = f'{count} of {len(state.subjects)} patches are in the tree' + (
+        f', {merged} of them merged.' if merged else '.'
+    )
+    listed = '\n'.join(places) or (attempts[-1].words if attempts else '')
+    return PatchError(
+        f'The patch `{waiting}` of {state.old} conflicts with `{DIST_NAME}` {line.name}. {stand}',
+        _resolve(state, places),
+        listed,
+        patch=state.folder / 'series' / waiting,
+        files=sorted({re.sub(r':[\d, ]+$| \(.*\)$', '', place) for place in places}),
+    )
+
+
+def _resolve(state: _State, places: Sequence[str]) -> str:
+    """Say how to go on with a patch that waits in the tree."""
+    folder = state.line.show(state.line.tree)
+    if places:
+        how = f'It waits in `{folder}`, with conflict marks. Edit the marked files, `git -C {folder} add` or `rm` them,'
+    else:
+        how = (
+            f'It waits in `{folder}`. Put what fits into the files and the rest beside them with `git -C {folder} am '
+            f'--show-current-patch=diff | git -C {folder} apply --reject`; edit the files, `git -C {folder} add` them,'
+        )
+    return (
+        f'{how} and run `{_COMMAND}`; if upstream has all of it, run `make rebase ARGS=--skip`; or give up with `make '
+        f'rebase ARGS=--abort`.'
+    )
+
+
+def _waiting(state: _State) -> str | None:
+    """Return the name of the patch that an `am` in the tree stopped at, or `None`.
+
+    The user may have given `git am` another set of patches, so it is looked for by its subject.
+    """
+    applying = state.line.tree / '.git' / 'rebase-apply'
+    if not (applying / 'applying').exists():
+        return None
+    with (
+        (applying / f'{int((applying / "next").read_text()):04}').open('rb') as mail,
+        tempfile.TemporaryDirectory() as name,
+    ):
+        read = Git(Path(name)).run('mailinfo', '-b', '--encoding=UTF-8', '--no-scissors', 'message', 'diff', stdin=mail)
+    found = re.search(r'^Subject: (.*)$', read, re.MULTILINE)
+    subject = found[1].strip() if found else ''
+    return next((name for name, known in state.subjects.items() if known == subject), subject)
+
+
+def _missing(state: _State) -> list[str]:
+    """Return the names of the old patches that are in no commit of the tree, and that nobody has skipped."""
+    present = set(state.git.lines('log', '--format=%s', f'{tree.BASE}..HEAD'))
+    return [name for name, subject in state.subjects.items() if subject not in present and name not in state.skipped]
+
+
+# What is kept while a rebase is under way
+
+
+def _under_way(root: Path, version: str | None) -> _State:
+    """Find the rebase that is under way.
+
+    Raises:
+        RebaseError: There is none, or there are several and none is named.
+    """
+    found = sorted(path.parents[2] for path in (root / 'build').glob(f'{version or "*"}/{_STATE}/rebase.json'))
+    if not found:
+        raise RebaseError(
+            f'No rebase{f" to {version}" if version else ""} is under way.',
+            'Start one with `make rebase LINE=... ONTO=...`.',
+        )
+    if len(found) > 1:
+        raise RebaseError(
+            f'Several rebases are under way: {", ".join(f"`build/{path.name}`" for path in found)}.',
+            'Name one with `ONTO=...`.',
+        )
+    return _read_state(found[0])
+
+
+def _read_state(folder: Path) -> _State:
+    kept: dict[str, Any] = json.loads((folder / _STATE / 'rebase.json').read_text('utf-8'))
+    return _State(
+        line=_line(folder.parent.parent, folder / _STATE / folder.name),
+        old=kept['line'],
+        subjects=kept['subjects'],
+        notes=kept['notes'],
+        skipped=kept.get('skipped', []),
+    )
+
+
+def _skip(state: _State, names: Iterable[str]) -> _State:
+    """Remember that patches are left out."""
+    path = state.folder / 'rebase.json'
+    kept = json.loads(path.read_text('utf-8'))
+    kept['skipped'] = [*state.skipped, *names]
+    _write(path, json.dumps(kept))
+    return _read_state(state.line.tree)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file, all at once."""
+    new = path.with_name(f'.{path.name}.new')
+    new.write_text(text, 'utf-8')
+    new.replace(path)
+
+
+# The end
+
+
+def _finish(state: _State, report: Report) -> Rebased:
+    """Make the new line of the commits in its tree.
+
+    The line's folder comes into being in one step. What is written before and after that is the same each time, so this can
+    be interrupted anywhere and run again.
+    """
+    line, git = state.line, state.git
+    if not line.folder.exists():
+        _refuse_missing(state)
+        tree.refuse_unfinished(line)
+        tree.refuse_dirty(line)
+        tree.refuse_elsewhere(line, _COMMAND)
+        if git.lines('rev-list', f'{tree.BASE}..HEAD'):
+            refuse_no_series(line, _COMMAND)
+        with tempfile.TemporaryDirectory(dir=line.folder.parent, prefix='.rebase-') as name:
+            report('Writing the patches')
+            folder = Path(name) / line.name
+            shutil.copytree(state.folder / line.name, folder)
+            patches = write_patches(git, Path(name) / 'written')
+            report('Applying what was written')
+            check_patches(line, patches, Path(name) / 'check', _COMMAND)
+            for patch in patches:
+                patch.rename(folder / patch.name)
+            _write_build(state, Path(name) / 'build')
+            folder.rename(line.folder)
+    made = find_line(line.root, line.name)
+    rebased = _compare(state, made)
+    for path, change in ((line.root / 'CHANGELOG.md', _changelog), (line.root / 'README.md', _readme)):
+        if path.exists():
+            text = path.read_text('utf-8')
+            if (changed := change(text, state, rebased)) != text:
+                _write(path, changed)
+    git.run('update-ref', tree.APPLIED, 'HEAD')
+    git.run('config', tree.PATCHES, made.patches_digest())
+    git.run('config', tree.STOPPED, '')
+    git.run('update-ref', '-d', _OLD)
+    shutil.rmtree(state.folder)
+    return rebased
+
+
+def _refuse_missing(state: _State) -> None:
+    """Refuse to finish while patches are missing that are not in the base, as after `git am --abort`."""
+    missing = _missing(state)
+    if not missing:
+        return
+    with tempfile.TemporaryDirectory(dir=state.line.tree.parent, prefix='.rebase-') as name:
+        git = clone(state.line.tree, Path(name) / 'tree', 'HEAD')
+        missing = [
+            patch for patch in missing if attempt(git, state.folder / 'series' / patch).outcome is not Outcome.CONTAINED
+        ]
+    if missing:
+        folder = state.line.show(state.line.tree)
+        first = (_STATE / 'series' / missing[0]).as_posix()
+        raise RebaseError(
+            f'The tree `{folder}` is without {", ".join(f"`{patch}`" for patch in missing)} of {state.old}.',
+            f'Apply what is missing with `git -C {folder} am --3way {first}` and the like, and run `{_COMMAND}`; or leave it '
+            f'out with `make rebase ARGS=--skip`.',
+        )
+
+
+def _write_build(state: _State, temporary: Path) -> None:
+    """Put the folder of the build into its place, instead of what an interrupted attempt has left there."""
+    target = _build_folder(state.line)
+    shutil.copytree(state.folder / 'build', temporary)
+    if target.exists():
+        shutil.rmtree(target)
+    target.parent.mkdir(exist_ok=True)
+    temporary.rename(target)
+
+
+def _compare(state: _State, made: Line) -> Rebased:
+    """Say what became of each patch."""
+    git = state.git
+    commits = git.lines('log', '--reverse', '--format=%s', f'{tree.BASE}..HEAD')
+    new = dict(zip(commits, made.patches, strict=True))
+    unchanged: list[str] = []
+    changed: list[str] = []
+    notes: list[str] = []
+    for patch in state.old_patches:
+        after = new.get(state.subjects[patch.name])
+        if after is None:
+            continue
+        if _patch_id(git, patch) == _patch_id(git, after):
+            unchanged.append(patch.name)
+            continue
+        changed.append(patch.name)
+        package = f'\n+++ b/{UPSTREAM_FOLDER}/'.encode()
+        if package in patch.read_bytes() and package not in after.read_bytes():
+            notes.append(
+                f'`{after.name}` changes nothing in the package any more. If the base has its tests too, drop it.'
+            )
+    dropped = [name for name, subject in state.subjects.items() if subject not in new]
+    return Rebased(made, unchanged, changed, dropped, [*notes, *state.notes])
+
+
+def _patch_id(git: Git, patch: Path) -> str:
+    """Return what tells changes apart, wherever in a file they are."""
+    with patch.open('rb') as mail:
+        return git.run('patch-id', '--stable', stdin=mail).partition(' ')[0]
+
+
+def _changelog(text: str, state: _State, rebased: Rebased) -> str:
+    """Add the new line to the changelog, in front of the older ones."""
+    line = rebased.line
+    if re.search(rf'(?m)^## {re.escape(line.name)}$', text):
+        return text
+    entry = f'## {line.name}\n\n### {line.version}\n\n- What {state.old} has, on pydantic-ai {line.name}.\n'
+    if rebased.dropped:
+        left = '; '.join(state.subjects[name] for name in rebased.dropped)
+        entry += f'- Left out: {left}.\n'
+    for heading in re.finditer(r'(?m)^## (\d[\w.]*)$', text):
+        if Version(heading[1]) < Version(line.name):
+            return f'{text[: heading.start()]}{entry}\n{text[heading.start() :]}'
+    return f'{text.rstrip()}\n\n{entry}'
+
+
+def _readme(text: str, state: _State, rebased: Rebased) -> str:
+    """Add the new line to the README's table of lines."""
+    line = rebased.line
+    row = f'| `{line.name}` | {line.python[0]} to {line.python[-1]} |\n'
+    if re.search(rf'(?m)^\| `{re.escape(line.name)}` \|', text):
+        return text
+    rows = list(re.finditer(r'(?m)^\| `(\d[\w.]*)` \|.*\n', text))
+    for old in rows:
+        if Version(old[1]) < Version(line.name):
+            return f'{text[: old.start()]}{row}{text[old.start() :]}'
+    return f'{text[: rows[-1].end()]}{row}{text[rows[-1].end() :]}' if rows else text
