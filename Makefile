@@ -5,6 +5,7 @@
 PYTHON3 ?= python3
 LINE ?=
 ONTO ?=
+REV ?=
 PYTHON ?=
 TOOL := build/tool/bin/python
 READY := build/tool/.ready
@@ -55,6 +56,14 @@ release: $(READY) ## build the wheels of all lines twice, and write them with di
 .PHONY: rebase
 rebase: $(READY) ## start a new line from LINE for the release ONTO=…; then ARGS=--continue, --skip or --abort
 	@$(TOOL) -m series rebase $(LINE) $(addprefix --onto=,$(ONTO)) $(ARGS)
+
+.PHONY: review
+review: $(READY) ## show what changed in the series since the revision REV=… of this repository (default: HEAD)
+	@$(TOOL) -m series review $(LINE) $(REV) $(ARGS)
+
+.PHONY: status
+status: $(READY) ## say whether each patch still applies to the newest upstream release
+	@$(TOOL) -m series status $(LINE) $(ARGS)
 
 .PHONY: test
 test: build ## test the tool, and the built fork on every Python that is found

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
 
 from pydantic_ai_slim.hatch_build import ForkError
 from series.apply import apply
 from series.base import Report
 from series.build import build
-from series.errors import RebaseError, SeriesError
+from series.errors import RebaseError, ReviewError, SeriesError
 from series.extract import extract
-from series.line import Line, find_line
+from series.line import Line, find_line, line_names
+from series.merge import Outcome
 from series.rebase import Rebased, abort_rebase, continue_rebase, rebase
 from series.release import release
+from series.review import compare, review
+from series.status import Status, status
 from series.verify import verify
 
 _EXIT_CODES = """\
@@ -129,6 +137,62 @@ def _rebased(rebased: Rebased) -> str:
     return '\n'.join([f'`{made[0]}` holds the new line; its tree is `{line.show(line.tree)}`.', *listed, todo])
 
 
+def _review(options: Namespace, report: Report) -> str:
+    name, revision = options.line, options.revision
+    # One argument alone may be either.
+    if revision is None and name is not None and name not in line_names(Path.cwd()):
+        name, revision = None, name
+    line = find_line(Path.cwd(), name)
+    colour = sys.stdout.isatty() and 'NO_COLOR' not in os.environ
+    if options.against:
+        if revision is not None:
+            raise ReviewError(
+                'A line is compared either with a revision or with another line.', 'Leave one of the two out.'
+            )
+        before = find_line(Path.cwd(), options.against)
+        found, since = compare(before, line, report, colour=colour), f'on {before.name}'
+    else:
+        found, since = review(line, revision or 'HEAD', report, colour=colour), f'in `{revision or "HEAD"}`'
+    return found or f'The series on {line.name} is the same as {since}.'
+
+
+def _status(options: Namespace, report: Report) -> str:
+    names = [options.line] if options.line else line_names(Path.cwd())
+    lines = [find_line(Path.cwd(), name) for name in names] or [find_line(Path.cwd())]
+    # A pipe has no width, so nothing is to be folded for it.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
+    with console.capture() as shown:
+        for found in status(lines, report, options.onto):
+            _show_status(console, found)
+    return '\n'.join(row.rstrip() for row in shown.get().splitlines())
+
+
+def _show_status(console: Console, found: Status) -> None:
+    title = f'{found.line.name} on {found.release}'
+    if not found.attempts:
+        console.print(f'{title}: there is nothing newer.', markup=False)
+        return
+    table = Table(title=title, title_justify='left', box=box.SIMPLE_HEAD)
+    table.add_column('patch', no_wrap=True, max_width=45 if console.is_terminal else None)
+    table.add_column('outcome', no_wrap=True)
+    table.add_column('where', overflow='fold')
+    for patch, made in zip(found.line.patches, found.attempts, strict=True):
+        where = '\n'.join(made.places) or made.words
+        table.add_row(Text(patch.stem), Text(made.outcome.value, _STYLES[made.outcome]), Text(where))
+    console.print(table)
+    counts = Counter(made.outcome for made in found.attempts)
+    console.print(
+        ', '.join(f'{counts[outcome]} {outcome.value}' for outcome in Outcome if counts[outcome]), markup=False
+    )
+
+
+_STYLES = {
+    Outcome.APPLIES: 'green',
+    Outcome.MERGES: 'cyan',
+    Outcome.CONTAINED: 'yellow',
+    Outcome.CONFLICTS: 'red',
+}
+
 _COLUMNS = (SpinnerColumn(), TextColumn('{task.description}', markup=False), BarColumn(), TimeElapsedColumn())
 
 
@@ -161,6 +225,19 @@ def _add_rebase(parser: ArgumentParser) -> None:
     instead.add_argument('--abort', action='store_true', help='remove all that the rebase has made')
 
 
+def _add_review(parser: ArgumentParser) -> None:
+    _add_line(parser)
+    parser.add_argument(
+        'revision', metavar='REV', nargs='?', help='a revision of this repository to compare with; `HEAD` if left out'
+    )
+    parser.add_argument('--against', metavar='LINE', help='another line to compare with, instead of a revision')
+
+
+def _add_status(parser: ArgumentParser) -> None:
+    parser.add_argument('line', metavar='LINE', nargs='?', help='an upstream release; all lines if left out')
+    parser.add_argument('--onto', metavar='VERSION', help='a release of upstream; the newest if left out')
+
+
 @dataclass(frozen=True)
 class _Verb:
     text: str
@@ -178,6 +255,8 @@ _VERBS = {
         'build the wheels of all lines twice, and write a release to `dist/release`', _release, _add_nothing
     ),
     'rebase': _Verb('start a new line from this one, for another release of upstream', _rebase, _add_rebase),
+    'review': _Verb('show what changed in the series since a revision of this repository', _review, _add_review),
+    'status': _Verb('say whether each patch still applies to the newest upstream release', _status, _add_status),
 }
 
 

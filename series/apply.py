@@ -82,6 +82,28 @@ def apply_one(git: Git, patch: Path) -> None:
         raise PatchError('', '', said or words(done), patch=patch, files=sorted(set(files)))
 
 
+def apply_series(line: Line, folder: Path, report: Report) -> Git:
+    """Make a repository in a new folder with the base and the patches of a line, apart from its tree.
+
+    Raises:
+        DownloadError: The base can't be got, or isn't the pinned one.
+        PatchError: A patch doesn't apply.
+    """
+    base = base_repository(line, report)
+    report(f'Applying the patches to {line.name}')
+    git = clone(base, folder, 'HEAD')
+    git.run('update-ref', tree.BASE, 'HEAD')
+    if error := _apply_all(git, line.patches, report):
+        raise PatchError(
+            f'The patch `{line.show(error.patch)}` does not apply to its own line.',
+            f'Resolve it there first, with `make apply LINE={line.name}`.',
+            error.words,
+            patch=error.patch,
+            files=error.files,
+        )
+    return git
+
+
 def _apply_all(git: Git, patches: list[Path], report: Report) -> PatchError | None:
     """Commit patches in order, up to the first that doesn't apply, and return the error of that one."""
     for number, patch in enumerate(patches):

@@ -57,6 +57,11 @@ class Line(hatch_build.Line):
         return digest.hexdigest()
 
 
+def line_names(root: Path) -> list[str]:
+    """Return the names of all lines, the newest last."""
+    return sorted((path.parent.name for path in (root / 'patches').glob('*/line.toml')), key=_age)
+
+
 def find_line(root: Path, name: str | None = None) -> Line:
     """Return the line of that name, or the newest.
 
@@ -64,7 +69,7 @@ def find_line(root: Path, name: str | None = None) -> Line:
         NoLineError: There is no such line.
         hatch_build.LineError: Its `line.toml` is wrong; all its faults are named at once.
     """
-    names = _names(root)
+    names = line_names(root)
     if not names:
         raise NoLineError(
             f'There is no line in `{root}`: no folder of its `patches/` holds a `line.toml`.',
@@ -85,11 +90,7 @@ def find_lines(root: Path) -> list[Line]:
         NoLineError: There is none.
         hatch_build.LineError: The `line.toml` of one is wrong.
     """
-    return [find_line(root, name) for name in _names(root) or [None]]
-
-
-def _names(root: Path) -> list[str]:
-    return sorted((path.parent.name for path in (root / 'patches').glob('*/line.toml')), key=_age)
+    return [find_line(root, name) for name in line_names(root) or [None]]
 
 
 def _age(name: str) -> tuple[bool, Version]:

@@ -56,11 +56,7 @@ def attempt(git: Git, patch: Path) -> Attempt:
 
 def conflicts(git: Git) -> Iterator[str]:
     """Yield where a work tree has conflicts: each file, with the lines of its marks or with what else is the matter."""
-    stages: dict[str, set[str]] = {}
-    for entry in git.lines('-c', 'core.quotePath=false', 'ls-files', '--unmerged'):
-        about, _, path = entry.partition('\t')
-        stages.setdefault(path, set()).add(about.split()[2])
-    for path, held in stages.items():
+    for path, held in unmerged(git).items():
         if '2' not in held:
             yield f'{path} (which the base does not have)'
         elif '3' not in held:
@@ -69,3 +65,12 @@ def conflicts(git: Git) -> Iterator[str]:
             text = (git.folder / path).read_text('utf-8', 'replace').splitlines()
             marks = [str(number) for number, line in enumerate(text, 1) if line.startswith('<<<<<<< ')]
             yield f'{path}:{", ".join(marks)}' if marks else path
+
+
+def unmerged(git: Git) -> dict[str, set[str]]:
+    """Return the files that wait for a merge, with what git holds of each: `1` the origin, `2` ours, `3` the patch's."""
+    stages: dict[str, set[str]] = {}
+    for entry in git.lines('-c', 'core.quotePath=false', 'ls-files', '--unmerged'):
+        about, _, path = entry.partition('\t')
+        stages.setdefault(path, set()).add(about.split()[2])
+    return stages

@@ -24,7 +24,7 @@ from packaging.version import InvalidVersion, Version
 from pydantic_ai_slim import hatch_build
 from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER, Archive, content_digest
 from series import tree
-from series.apply import AM, apply_one
+from series.apply import AM, apply_series
 from series.base import Report, base_repository, borrow, clone, download, download_archive
 from series.errors import DownloadError, NoReleaseError, PatchError, RebaseError
 from series.extract import check_patches, refuse_no_series, write_patches
@@ -115,7 +115,7 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
     with tempfile.TemporaryDirectory(dir=line.tree.parent, prefix='.rebase-') as name:
         folder = Path(name)
         new, notes = _prepare(line, _version(version), released, folder, report)
-        old = _old_series(line, folder / 'old', report)
+        old = apply_series(line, folder / 'old', report)
         report('Checking the new base out')
         git = clone(base_repository(new, report), folder / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
@@ -450,25 +450,6 @@ def _build_folder(line: Line) -> Path:
 
 
 # The patches
-
-
-def _old_series(line: Line, folder: Path, report: Report) -> Git:
-    """Make a repository with the series of the old line, whose files a merge starts from."""
-    report(f'Applying the patches to {line.name}')
-    git = clone(base_repository(line, report), folder, 'HEAD')
-    git.run('update-ref', tree.BASE, 'HEAD')
-    for patch in line.patches:
-        try:
-            apply_one(git, patch)
-        except PatchError as error:
-            raise PatchError(
-                f'The patch `{line.show(patch)}` does not even apply to its own line.',
-                f'Resolve it there first, with `make apply LINE={line.name}`.',
-                error.words,
-                patch=patch,
-                files=error.files,
-            ) from None
-    return git
 
 
 def _merge_all(git: Git, patches: Sequence[Path], report: Report) -> list[Attempt]:

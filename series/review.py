@@ -1,0 +1,108 @@
+"""Show what changed in a series, commit by commit."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic_ai_slim import hatch_build
+from series import tree
+from series.apply import apply_series
+from series.base import Report, borrow
+from series.errors import ReviewError
+from series.git import Git
+from series.line import Line
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PastLine(Line):
+    """A line as it was, whose folder is somewhere else."""
+
+    checkout: Path
+
+    @property
+    def root(self) -> Path:
+        return self.checkout
+
+    def show(self, path: Path) -> str:
+        """Return a path as if the folder were where it was."""
+        return f'patches/{self.name}/{path.name}' if path.parent == self.folder else super().show(path)
+
+
+def review(line: Line, revision: str, report: Report, *, colour: bool = False) -> str:
+    """Return a range-diff of the series of a line, from a revision of this repository to the patches as they are now.
+
+    Args:
+        line: The line.
+        revision: A commit, branch or tag of this repository.
+        report: Is told of each step.
+        colour: Whether the range-diff is to be coloured.
+
+    Returns:
+        The range-diff, or an empty string when nothing changed.
+
+    Raises:
+        ReviewError: There is no such revision, or it doesn't have the line.
+        LineError: The `line.toml` of that revision is wrong.
+        DownloadError: A base can't be got, or isn't the pinned one.
+        PatchError: The patches of one side don't apply.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        return compare(_line_of(line, revision, Path(folder)), line, report, colour=colour)
+
+
+def compare(before: Line, after: Line, report: Report, *, colour: bool = False) -> str:
+    """Return a range-diff of two series, or an empty string when they are the same.
+
+    Args:
+        before: A line.
+        after: Another line, or the same at another time.
+        report: Is told of each step.
+        colour: Whether the range-diff is to be coloured.
+
+    Raises:
+        DownloadError: A base can't be got, or isn't the pinned one.
+        PatchError: The patches of one of them don't apply.
+    """
+    if (before.base_message, before.patches_digest()) == (after.base_message, after.patches_digest()):
+        return ''
+    after.cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=after.cache.parent, prefix='.review-') as folder:
+        old = apply_series(before, Path(folder) / 'before', report)
+        new = apply_series(after, Path(folder) / 'after', report)
+        borrow(old, new)
+        report('Comparing')
+        ranges = [f'{git.run("rev-parse", tree.BASE)}..{git.run("rev-parse", "HEAD")}' for git in (old, new)]
+        # A patch that was moved to another base has other lines around it, and is the same patch still.
+        return new.run('range-diff', f'--color={"always" if colour else "never"}', '--creation-factor=80', *ranges)
+
+
+def _line_of(line: Line, revision: str, folder: Path) -> Line:
+    """Read a line as it was in a revision, with its patches in a folder."""
+    git = Git(line.root)
+    if not git.has(revision):
+        raise ReviewError(
+            f'There is no revision `{revision}` in this repository.',
+            'Name a commit, a branch or a tag, such as `HEAD~3`; `git log -- patches` lists those that changed a series.',
+        )
+    path = line.show(line.folder)
+    names = git.lines('-c', 'core.quotePath=false', 'ls-tree', '--name-only', revision, f'{path}/')
+    if f'{path}/line.toml' not in names:
+        lines = [
+            Path(name).parent.name
+            for name in git.lines('ls-tree', '-r', '--name-only', revision, 'patches/')
+            if name.endswith('/line.toml')
+        ]
+        raise ReviewError(
+            f'There is no line `{line.name}` in `{revision}`.',
+            f'It has {", ".join(f"`{name}`" for name in lines) or "no lines"}. Name a later revision, or compare two lines with '
+            f'`--against LINE`.',
+        )
+    (target := folder / line.name).mkdir()
+    for name in names:
+        if name.endswith(('.patch', 'line.toml')):
+            # Not as text: a patch can hold any bytes.
+            done = git.attempt('cat-file', 'blob', f'{revision}:{name}')
+            (target / Path(name).name).write_bytes(done.stdout)
+    return _PastLine(**vars(hatch_build.load_line(target)), checkout=line.root)
