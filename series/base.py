@@ -41,10 +41,16 @@ _TESTS = {'.gitignore', 'LICENSE', 'pyproject.toml', 'tests'}
 """The same, where the archive is to bring the tests too."""
 
 
-def base_repository(line: Line, report: Report) -> Path:
+def base_repository(line: Line, report: Report, wheel: Path | None = None, archive: Path | None = None) -> Path:
     """Return a bare repository whose only commit is the base of a line.
 
     It is made once and kept in `build/cache`, under a name that holds what it was made of.
+
+    Args:
+        line: The line.
+        report: Is told of each step.
+        wheel: The base's wheel, if it is at hand and was checked; otherwise it is downloaded.
+        archive: The source archive that the line names, likewise.
 
     Raises:
         DownloadError: A release can't be got, or isn't the pinned one.
@@ -54,13 +60,14 @@ def base_repository(line: Line, report: Report) -> Path:
     if not repository.exists():
         line.cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=line.cache, prefix='.base-') as folder:
-            report(f'Getting `{DIST_NAME}` {line.base}')
-            wheel = base_wheel(line, Path(folder))
+            if wheel is None:
+                report(f'Getting `{DIST_NAME}` {line.base}')
+                wheel = base_wheel(line, Path(folder))
             files = wheel_files(wheel)
-            for what, archive, wanted in (('tests', line.tests, _TESTS), ('settings', line.settings, _SETTINGS)):
-                if archive:
-                    report(f'Getting the {what} of `{archive.package}` {archive.version}')
-                    files = chain(files, _archive_files(_archive(archive, Path(folder)), wanted))
+            for what, pinned, wanted in (('tests', line.tests, _TESTS), ('settings', line.settings, _SETTINGS)):
+                if pinned:
+                    report(f'Getting the {what} of `{pinned.package}` {pinned.version}')
+                    files = chain(files, _archive_files(archive or _archive(pinned, Path(folder)), wanted))
             report('Making the base commit')
             made = Path(folder) / 'base.git'
             _commit(made, line, files)

@@ -60,7 +60,9 @@ def find_release(requirement: str) -> Release:
             said,
         )
     (found,) = tomli.loads(done.stdout.decode())['packages']
-    return Release(package, Version(found['version']), _published(found))
+    version = Version(found['version'])
+    # A fork, from a folder or an index of the user's own. When its base was published it doesn't tell.
+    return Release(package, Version(version.public), None if version.local else _published(found))
 
 
 def _published(found: dict[str, Any]) -> date | None:

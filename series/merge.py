@@ -18,7 +18,7 @@ class Outcome(Enum):
 
     APPLIES = 'applies'
     MERGES = 'merges'
-    CONTAINED = 'is in it'
+    CONTAINED = 'contained'
     CONFLICTS = 'conflicts'
 
 

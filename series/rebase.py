@@ -111,13 +111,23 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
     """
     root = line.root
     _refuse_taken(root, _version(version))
+    report(f'Looking for `{DIST_NAME}` {version}')
+    release = find_release(f'{DIST_NAME}==={version}')
+    _refuse_taken(root, str(release.version))  # `1.27` is `1.27.0`
+    if released or release.published is None:
+        release = replace(release, published=released)
+    if release.published is None:
+        raise NoReleaseError(
+            f'The index does not tell on which day `{DIST_NAME}` {release.version} was published.',
+            'Say it with `--released YYYY-MM-DD` (`make rebase ... ARGS="--released YYYY-MM-DD"`).',
+        )
     base_repository(line, report)  # makes `build`, too
     with tempfile.TemporaryDirectory(dir=line.tree.parent, prefix='.rebase-') as name:
         folder = Path(name)
-        new, notes = _prepare(line, _version(version), released, folder, report)
+        new, base, notes = _prepare(line, release, folder, report)
         old = apply_series(line, folder / 'old', report)
         report('Checking the new base out')
-        git = clone(base_repository(new, report), folder / 'tree', 'HEAD')
+        git = clone(base, folder / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
         borrow(old, git)
         git.run('update-ref', _OLD, old.run('rev-parse', 'HEAD'))
@@ -242,23 +252,16 @@ def _refuse_taken(root: Path, version: str) -> None:
 # The new line's pins
 
 
-def _prepare(line: Line, version: str, released: date | None, folder: Path, report: Report) -> tuple[Line, list[str]]:
-    """Find out what the new line is pinned to, write it all to `folder/state`, and return the line and what to look at."""
-    report(f'Looking for `{DIST_NAME}` {version}')
-    release = find_release(f'{DIST_NAME}==={version}')
-    if release.published is None and released is None:
-        raise NoReleaseError(
-            f'The index does not tell on which day `{DIST_NAME}` {version} was published.',
-            'Say it with `--released YYYY-MM-DD` (`make rebase ... ARGS="--released YYYY-MM-DD"`).',
-        )
-    release = replace(release, published=released or release.published)
+def _prepare(line: Line, release: Release, folder: Path, report: Report) -> tuple[Line, Path, list[str]]:
+    """Find out what the new line is pinned to and write it to `folder/state`; return the line, its base and what to look at."""
+    version = str(release.version)
     report(f'Getting `{DIST_NAME}` {version}')
     wheel = download(folder / 'base', f'{DIST_NAME}==={version}', '--only-binary', ':all:')
     with zipfile.ZipFile(wheel) as content:
         content.extractall(folder / 'unpacked')
     (info,) = (folder / 'unpacked').glob(f'{DIST_NAME.replace("-", "_")}-*.dist-info')
     metadata = Metadata.from_email((info / 'METADATA').read_bytes(), validate=False)
-    kind, archive = _find_tests(release, folder / 'archives', report)
+    kind, archive, path = _find_tests(release, folder / 'archives', report)
 
     state = folder / 'state'
     shutil.copytree(
@@ -288,7 +291,8 @@ def _prepare(line: Line, version: str, released: date | None, folder: Path, repo
             f'No release ships tests that fit {version}: the tree has those of the patches only, and the settings of '
             f'`{archive.package}` {archive.version}.'
         )
-    return _line(line.root, pins), notes
+    new = _line(line.root, pins)
+    return new, base_repository(new, report, wheel, path), notes
 
 
 _LINE_TOML = """\
@@ -316,13 +320,13 @@ def _line(root: Path, pins: Path) -> Line:
     return Line(**vars(replace(hatch_build.load_line(pins), folder=root / 'patches' / pins.name)))
 
 
-def _find_tests(release: Release, folder: Path, report: Report) -> tuple[str, Archive]:
+def _find_tests(release: Release, folder: Path, report: Report) -> tuple[str, Archive, Path]:
     """Find the newest source archive with tests that fit a release, or else the newest with settings.
 
     Returns:
-        `tests` or `settings`, and the archive.
+        `tests` or `settings`, the archive, and its file.
     """
-    settings: Archive | None = None
+    settings: tuple[str, Archive, Path] | None = None
     requirement = f'{_TESTS}<={release.version}'
     for _ in range(_TRIES):
         try:
@@ -344,14 +348,14 @@ def _find_tests(release: Release, folder: Path, report: Report) -> tuple[str, Ar
         archive = Archive(_TESTS, str(found.version), f'sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}')
         with tarfile.open(path) as content:
             if not too_old and any(PurePosixPath(name).parts[1:2] == ('tests',) for name in content.getnames()):
-                return 'tests', archive
-        settings = settings or archive
+                return 'tests', archive, path
+        settings = settings or ('settings', archive, path)
     if settings is None:
         raise NoReleaseError(
             f'The index has no source archive of `{_TESTS}` up to {release.version} to take the settings for tests from.',
             "Check pip's and uv's configuration of the index, then run the same command again.",
         )
-    return 'settings', settings
+    return settings
 
 
 def _pythons(metadata: Metadata) -> list[str]:

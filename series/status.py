@@ -45,7 +45,7 @@ def status(lines: Sequence[Line], report: Report, onto: str | None = None) -> li
     """
     report(f'Looking for `{DIST_NAME}`')
     found = find_release(f'{DIST_NAME}==={onto}' if onto else DIST_NAME)
-    release = found.version.public  # what the user's own folders and indexes serve may be the fork of it
+    release = str(found.version)
     with tempfile.TemporaryDirectory() as folder:
         behind = [line for line in lines if onto or Version(line.base) < Version(release)]
         if behind:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from series.base import base_repository
 from series.line import Line
-from tests.series.upstream import BASE, User, quiet, write_line, write_releases
+from tests.series.upstream import BASE, Index, User, quiet, write_line, write_releases
 
 USES_THE_INDEX = {'test_hatch_build.py', 'test_installation.py'}
 """The tests that install what the index serves."""
@@ -85,6 +87,25 @@ def line(uncached: Line, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
     monkeypatch.delenv('PIP_FIND_LINKS')
     shutil.copytree(cache, uncached.cache)
     return uncached
+
+
+@pytest.fixture
+def index(releases: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
+    """An index with the releases of the small upstream, as pip and uv are configured for it."""
+    with Index(releases) as served:
+        thread = Thread(target=served.serve_forever, kwargs={'poll_interval': 0.01})
+        thread.start()
+        for name in ('PIP_NO_INDEX', 'UV_OFFLINE'):
+            monkeypatch.delenv(name)
+        for name, value in {
+            'PIP_INDEX_URL': served.url,
+            'UV_DEFAULT_INDEX': served.url,
+            'NO_PROXY': '127.0.0.1',
+        }.items():
+            monkeypatch.setenv(name, value)
+        yield served
+        served.shutdown()
+        thread.join()
 
 
 @pytest.fixture

@@ -28,6 +28,10 @@ positional arguments:
     build     build the wheel into `dist/`
     release   build the wheels of all lines twice, and write a release to
               `dist/release`
+    rebase    start a new line from this one, for another release of upstream
+    review    show what changed in the series since a revision of this
+              repository
+    status    say whether each patch still applies to the newest upstream release
 """
 
 Run = Callable[..., tuple[int, str, str]]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import subprocess
 import tarfile
 import zipfile
 from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from pydantic_ai_slim.hatch_build import content_digest
 from series.line import Line, find_line
@@ -78,19 +82,101 @@ def test_docs_examples(code):
 }
 
 
+LATER = PACKAGE | {
+    'pydantic_ai/tools.py': PACKAGE['pydantic_ai/tools.py'].replace('def name', 'def label'),
+    'pydantic_ai/double.py': 'def double(a: int) -> int:\n    return 2 * a\n',
+}
+"""The package of the releases after the base."""
+
+PUBLISHED = {
+    'pydantic_ai-0.9.0.tar.gz': '2025-01-20T10:00:00Z',
+    f'pydantic_ai_slim-{BASE}-py3-none-any.whl': '2025-01-31T10:00:00Z',
+    # The day of UTC is what counts.
+    'pydantic_ai_slim-1.1.0-py3-none-any.whl': '2025-02-10T23:30:00Z',
+    'pydantic_ai-1.1.0.tar.gz': '2025-02-10T23:31:00Z',
+    'pydantic_ai_slim-2.0.0-py3-none-any.whl': '2025-09-01T10:00:00Z',
+    'pydantic_ai_slim-2.1.0b1-py3-none-any.whl': '2025-10-01T10:00:00Z',
+}
+"""What an index says of the files of `write_releases()`."""
+
+
 def write_releases(folder: Path) -> None:
-    """Write the wheel of the base and the source archive with the tests, as pip takes them with `--find-links`."""
-    info = {f'pydantic_ai_slim-{BASE}.dist-info/{name}': text for name, text in INFO.items()}
-    files = PACKAGE | info
-    files[f'pydantic_ai_slim-{BASE}.dist-info/RECORD'] = ''.join(f'{name},,\n' for name in files)
-    with zipfile.ZipFile(folder / f'pydantic_ai_slim-{BASE}-py3-none-any.whl', 'w') as wheel:
+    """Write what upstream has released, as pip takes it with `--find-links`: wheels, and archives of which the first has tests."""
+    write_wheel(folder, BASE, PACKAGE)
+    write_wheel(
+        folder, '1.1.0', LATER, 'Classifier: Programming Language :: Python :: 3.12\nRequires-Dist: anyio>=4,<5\n'
+    )
+    write_wheel(folder, '2.0.0', LATER)
+    write_wheel(folder, '2.1.0b1', LATER)
+    write_archive(folder, '0.9.0', ARCHIVE)
+    write_archive(folder, '1.1.0', {name: text for name, text in ARCHIVE.items() if not name.startswith('tests/')})
+
+
+def write_wheel(folder: Path, version: str, package: dict[str, str], metadata: str = '') -> None:
+    """Write a wheel of the base with a package; what there is more of metadata begins with the Python versions."""
+    own = INFO['METADATA'].replace(f'Version: {BASE}', f'Version: {version}')
+    pythons = 'Classifier: Programming Language :: Python :: 3.11\n' + metadata
+    info = INFO | {'METADATA': own.replace('Requires-Python', f'{pythons}Requires-Python')}
+    files = package | {f'pydantic_ai_slim-{version}.dist-info/{name}': text for name, text in info.items()}
+    if version == BASE:
+        files[f'pydantic_ai_slim-{BASE}.dist-info/METADATA'] = INFO['METADATA']
+    files[f'pydantic_ai_slim-{version}.dist-info/RECORD'] = ''.join(f'{name},,\n' for name in files)
+    with zipfile.ZipFile(folder / f'pydantic_ai_slim-{version}-py3-none-any.whl', 'w') as wheel:
         for name, text in files.items():
             wheel.writestr(name, text)
-    with tarfile.open(folder / 'pydantic_ai-0.9.0.tar.gz', 'w:gz') as archive:
-        for name, text in ARCHIVE.items():
-            member = tarfile.TarInfo(f'pydantic_ai-0.9.0/{name}')
+
+
+def write_archive(folder: Path, version: str, files: dict[str, str]) -> None:
+    """Write a source archive of the distribution that upstream's repository has in its root."""
+    with tarfile.open(folder / f'pydantic_ai-{version}.tar.gz', 'w:gz') as archive:
+        for name, text in files.items():
+            text = text.replace('0.9.0', version)
+            member = tarfile.TarInfo(f'pydantic_ai-{version}/{name}')
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode()))
+
+
+class Index(ThreadingHTTPServer):
+    """A package index on this machine, with the files of a folder.
+
+    Args:
+        folder: The folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(('127.0.0.1', 0), partial(_IndexHandler, directory=str(folder)))
+        self.folder = folder
+        self.tells = True
+        """Whether it says when a file was uploaded."""
+        self.url = f'http://127.0.0.1:{self.server_port}/simple/'
+
+    def page(self, project: str) -> str | None:
+        """Return the page of a project, if there is one."""
+        name = project.replace('-', '_')
+        files = [path for path in sorted(self.folder.iterdir()) if path.name.startswith(f'{name}-')]
+        listed: list[dict[str, Any]] = [
+            {'filename': path.name, 'url': f'../../{path.name}', 'hashes': {}}
+            | ({'upload-time': PUBLISHED[path.name]} if self.tells and path.name in PUBLISHED else {})
+            for path in files
+        ]
+        page: dict[str, Any] = {'meta': {'api-version': '1.1'}, 'name': project, 'files': listed, 'versions': []}
+        return json.dumps(page) if files else None
+
+
+class _IndexHandler(SimpleHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if not self.path.startswith('/simple/'):
+            super().do_GET()
+            return
+        assert isinstance(self.server, Index)
+        page = self.server.page(self.path.split('/')[2])
+        self.send_response(200 if page else 404)
+        self.send_header('Content-Type', 'application/vnd.pypi.simple.v1+json')
+        self.end_headers()
+        self.wfile.write((page or '').encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
 
 def write_line(root: Path, releases: Path, unpacked: Path) -> Line:

@@ -1,0 +1,494 @@
+"""`rebase` makes a whole new line, or nothing but a tree that waits."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import zipfile
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from pydantic_ai_slim.hatch_build import content_digest
+from series import rebase as module
+from series.__main__ import main
+from series.apply import apply
+from series.errors import DirtyTreeError, DownloadError, NoReleaseError, PatchError, RebaseError, SeriesError
+from series.extract import extract
+from series.line import Line, find_line
+from series.rebase import abort_rebase, continue_rebase, rebase
+from tests.series.upstream import LATER, PACKAGE, ROOT, Index, User, quiet
+
+TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
+OLD = PACKAGE['pydantic_ai/tools.py']
+NEW = LATER['pydantic_ai/tools.py']
+Commit = tuple[str, dict[str, str | bytes]]
+ONE: Commit = ('Add one', {'tests/one.txt': '1\n'})
+SWAP: Commit = ('Swap the summands', {TOOLS: OLD.replace('a + b', 'b + a')})
+TITLE: Commit = ('Call it title', {TOOLS: OLD.replace('def name', 'def title')})
+DOUBLE: Commit = ('Add `double()`', {'pydantic_ai_slim/pydantic_ai/double.py': LATER['pydantic_ai/double.py']})
+TWO: Commit = ('Add two', {'tests/two.txt': '2\n'})
+
+CONTINUE, SKIP, ABORT = (f'make rebase ARGS=--{what}' for what in ('continue', 'skip', 'abort'))
+
+
+@pytest.fixture
+def user(line: Line) -> User:
+    """Someone who works in the tree of the new line."""
+    return User(line.tree.with_name('1.1.0'))
+
+
+@pytest.fixture
+def carry(line: Line, index: Index, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Line]:
+    """Gives the line patches, and all else that a line has."""
+    for name, value in {'NAME': 'A. Author', 'EMAIL': 'author@example.com', 'DATE': '2025-02-01T12:00:00+0100'}.items():
+        monkeypatch.setenv(f'GIT_AUTHOR_{name}', value)
+        monkeypatch.setenv(f'GIT_COMMITTER_{name}', value)
+
+    def carry(*commits: Commit) -> Line:
+        apply(line, quiet)
+        for message, files in commits:
+            User(line.tree).commit(message, files)
+        extract(line, quiet)
+        shutil.rmtree(line.tree)
+        with (line.folder / 'line.toml').open('a') as file:
+            file.write('httpx = "<1"        # a reason\nnothing = "<2"\n"rich" = "<13"\n# The end\n')
+        (line.folder / 'tests.in').write_text(
+            '# What the tests need.\npydantic-ai-slim[cli,web]===1.0.0\nanyio<4     # a reason\npytest\n'
+        )
+        build = line.root / 'pydantic_ai_slim' / line.name
+        build.mkdir(parents=True)
+        text = (ROOT / 'pydantic_ai_slim/1.26.0/pyproject.toml').read_text()
+        (build / 'pyproject.toml').write_text(text.replace('1.26.0', line.base))
+        (line.root / 'LICENSE').write_text('Ours\n')
+        (line.root / 'CHANGELOG.md').write_text('# Changelog\n\n## 1.0.0\n\n### 1.0.0+lifecycle.1\n\n- One.\n')
+        (line.root / 'README.md').write_text(
+            '# It\n\n| line | Python |\n| --- | --- |\n| `1.0.0` | 3.12 to 3.12 |\n\nMore.\n'
+        )
+        return find_line(line.root, line.name)
+
+    return carry
+
+
+def everything(line: Line) -> dict[str, bytes]:
+    """Return all files of a checkout but the cache."""
+    return {
+        path.relative_to(line.root).as_posix(): path.read_bytes()
+        for path in sorted(line.root.rglob('*'))
+        if path.is_file() and not path.is_relative_to(line.cache)
+    }
+
+
+def resolve(user: User) -> None:
+    """Resolve the conflict of `TITLE`."""
+    (user.tree / TOOLS).write_text(
+        (user.tree / TOOLS).read_text().partition('<<<<<<<')[0] + 'def title() -> str:\n    return "tools"\n'
+    )
+    user.git('add', '--all')
+
+
+# A new line
+
+
+def test_rebase_makes_the_whole_line(carry: Callable[..., Line], releases: Path, user: User, tmp_path: Path) -> None:
+    line = carry(ONE, SWAP, DOUBLE)
+    before = everything(line)
+
+    rebased = rebase(line, '1.1', quiet)
+
+    new = find_line(line.root)
+    assert (rebased.line, new.name) == (new, '1.1.0')
+    assert rebased.unchanged == ['0001-Add-one.patch', '0002-Swap-the-summands.patch']
+    assert (rebased.changed, rebased.dropped) == ([], ['0003-Add-double.patch'])
+    assert rebased.notes == [
+        'The cap `nothing<2` is left out, since the base does not require `nothing`.',
+        'The cap `rich<13` is left out, since the base requires `rich>=13`.',
+        'The other caps are those of the old line; nothing has tried whether the new base needs more or fewer.',
+        'The tests are run without the extra `web`, which the base does not have.',
+        '`tests.in` is without `anyio<4`, since the base requires `anyio<5,>=4`.',
+    ]
+    with zipfile.ZipFile(releases / 'pydantic_ai_slim-1.1.0-py3-none-any.whl') as wheel:
+        wheel.extractall(tmp_path / 'wheel')
+    archive = hashlib.sha256((releases / 'pydantic_ai-0.9.0.tar.gz').read_bytes()).hexdigest()
+    assert (new.folder / 'line.toml').read_text() == (
+        'base = "1.1.0"         # the version of pydantic-ai-slim that the patches apply to\n'
+        'released = 2025-02-10   # the day on which the base was published\n'
+        "number = 1              # the fork's version is <base>+lifecycle.<number>; raised with each release of the fork\n"
+        f'digest = "{content_digest(tmp_path / "wheel")}"  # content_digest() of the base\n'
+        'python = ["3.11", "3.12"]\n'
+        '\n'
+        "[tests]                 # where the tree's `tests/` come from: the last release on the index that ships upstream's tests\n"
+        'package = "pydantic-ai"\n'
+        'version = "0.9.0"\n'
+        f'digest = "sha256:{archive}"  # of the source distribution\n'
+        '\n'
+        '[caps]\n'
+        'httpx = "<1"        # a reason\n'
+        '# The end\n'
+    )
+    assert (
+        new.folder / 'tests.in'
+    ).read_text() == '# What the tests need.\npydantic-ai-slim[cli]===1.1.0\nanyio     # a reason\npytest\n'
+    assert [patch.name for patch in new.patches] == ['0001-Add-one.patch', '0002-Swap-the-summands.patch']
+
+    build = line.root / 'pydantic_ai_slim/1.1.0'
+    assert {path.name for path in build.iterdir()} == {'pyproject.toml', 'LICENSE', 'LICENSE.lifecycle'}
+    assert (build / 'pyproject.toml').read_text() == (
+        line.root / 'pydantic_ai_slim/1.0.0/pyproject.toml'
+    ).read_text().replace('1.0.0', '1.1.0')
+    assert [(build / name).read_text() for name in ('LICENSE', 'LICENSE.lifecycle')] == ['The licence\n', 'Ours\n']
+    assert (line.root / 'CHANGELOG.md').read_text() == (
+        '# Changelog\n\n## 1.1.0\n\n### 1.1.0+lifecycle.1\n\n- What 1.0.0+lifecycle.1 has, on pydantic-ai 1.1.0.\n'
+        '- Left out: Add `double()`.\n\n## 1.0.0\n\n### 1.0.0+lifecycle.1\n\n- One.\n'
+    )
+    assert (
+        '| --- | --- |\n| `1.1.0` | 3.11 to 3.12 |\n| `1.0.0` | 3.12 to 3.12 |\n'
+        in (line.root / 'README.md').read_text()
+    )
+
+    # The tree is one that all other verbs work on, and what was there is as it was.
+    assert user.subjects() == ['Add one', 'Swap the summands']
+    assert (user.tree / TOOLS).read_text() == NEW.replace('a + b', 'b + a')
+    assert extract(new, quiet) == []
+    apply(new, quiet)
+    assert extract(new, quiet) == []
+    after = everything(line)
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {'CHANGELOG.md', 'README.md'}
+    assert not [name for name in after if '.rebase-' in name or 'series-rebase' in name]
+
+
+def test_rebase_tells_changed_patches_from_those_that_stay(carry: Callable[..., Line], user: User) -> None:
+    both = ('Swap the summands', {TOOLS: OLD.replace('a + b', 'b + a'), 'tests/one.txt': '1\n'})
+    label = ('Call it label', {TOOLS: NEW.replace('a + b', 'b + a'), 'tests/two.txt': '2\n'})
+    rebased = rebase(carry(both, label), '1.1.0', quiet)
+    assert (rebased.unchanged, rebased.changed) == (['0001-Swap-the-summands.patch'], ['0002-Call-it-label.patch'])
+    assert rebased.notes[0] == (
+        '`0002-Call-it-label.patch` changes nothing in the package any more. If the base has its tests too, drop it.'
+    )
+
+
+def test_rebase_onto_a_release_without_fitting_tests_takes_the_settings(carry: Callable[..., Line]) -> None:
+    rebased = rebase(carry(ONE), '2.0.0', quiet)
+    assert rebased.line.tests is None
+    assert rebased.line.settings
+    assert (rebased.line.settings.package, rebased.line.settings.version) == ('pydantic-ai', '1.1.0')
+    assert rebased.notes[-1] == (
+        'No release ships tests that fit 2.0.0: the tree has those of the patches only, and the settings of '
+        '`pydantic-ai` 1.1.0.'
+    )
+    tree = rebased.line.tree
+    assert [path.name for path in (tree / 'tests').iterdir()] == ['one.txt']
+    assert (tree / 'pyproject.toml').exists()
+
+
+def test_rebase_onto_an_older_release_puts_it_behind_the_newer(carry: Callable[..., Line]) -> None:
+    first = rebase(carry(ONE), '2.0.0', quiet).line
+    rebase(first, '1.1.0', quiet)
+    headings = re.findall('(?m)^## (.*)$', (first.root / 'CHANGELOG.md').read_text())
+    rows = re.findall('(?m)^. `(.*?)`', (first.root / 'README.md').read_text())
+    assert headings == rows == ['2.0.0', '1.1.0', '1.0.0']
+
+
+def test_rebase_onto_a_pre_release_is_possible_by_name(carry: Callable[..., Line]) -> None:
+    assert rebase(carry(ONE), '2.1.0b1', quiet).line.version == '2.1.0b1+lifecycle.1'
+
+
+def test_rebase_leaves_unfinished_work_in_the_old_tree_alone(carry: Callable[..., Line]) -> None:
+    line = carry(ONE)
+    apply(line, quiet)
+    User(line.tree).commit('Add three', {'tests/three.txt': '3\n'})
+    (line.tree / TOOLS).write_text('work\n')
+    before = {name: text for name, text in everything(line).items() if name.startswith('build/1.0.0/')}
+    rebased = rebase(line, '1.1.0', quiet)
+    assert rebased.unchanged == ['0001-Add-one.patch']
+    assert {name: text for name, text in everything(line).items() if name.startswith('build/1.0.0/')} == before
+
+
+def test_rebase_where_the_index_does_not_tell_the_day_asks_for_it(
+    carry: Callable[..., Line], index: Index, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = carry(ONE)
+    index.tells = False
+    with pytest.raises(NoReleaseError) as error:
+        rebase(line, '1.1.0', quiet)
+    assert str(error.value) == (
+        'The index does not tell on which day `pydantic-ai-slim` 1.1.0 was published.\n'
+        'Say it with `--released YYYY-MM-DD` (`make rebase ... ARGS="--released YYYY-MM-DD"`).'
+    )
+    monkeypatch.chdir(line.root)
+    assert main(['rebase', '--onto', '1.1.0', '--released', '2025-02-11']) == 0
+    assert find_line(line.root).released == date(2025, 2, 11)
+    assert (
+        '`patches/1.1.0` holds the new line; its tree is `build/1.1.0`.\n- 1 patches are as they were\n'
+        in capsys.readouterr().out
+    )
+
+
+# A conflict
+
+
+@pytest.fixture
+def stopped(carry: Callable[..., Line]) -> Line:
+    """A line whose rebase waits at its second patch."""
+    line = carry(ONE, TITLE, TWO)
+    with pytest.raises(PatchError):
+        rebase(line, '1.1.0', quiet)
+    return line
+
+
+def test_rebase_of_a_conflict_stops_in_the_tree_and_nowhere_else(carry: Callable[..., Line], user: User) -> None:
+    line = carry(ONE, TITLE, TWO)
+    before = everything(line)
+    with pytest.raises(PatchError) as error:
+        rebase(line, '1.1.0', quiet)
+    number = (user.tree / TOOLS).read_text().splitlines().index('<<<<<<< HEAD') + 1
+    assert str(error.value) == (
+        'The patch `0002-Call-it-title.patch` of 1.0.0+lifecycle.1 conflicts with `pydantic-ai-slim` 1.1.0. 1 of 3 patches '
+        'are in the tree.\n'
+        'It waits in `build/1.1.0`, with conflict marks. Edit the marked files, `git -C build/1.1.0 add` or `rm` them, and '
+        f'run `{CONTINUE}`; if upstream has all of it, run `{SKIP}`; or give up with `{ABORT}`.\n'
+        '\n'
+        f'    {TOOLS}:{number}'
+    )
+    assert error.value.files == (TOOLS,)
+    assert user.subjects() == ['Add one']
+    assert 'You are in the middle of an am session.' in user.git('status')
+    assert {name: text for name, text in everything(line).items() if not name.startswith('build/1.1.0/')} == before
+
+
+def test_rebase_continues_after_git_am_continue_of_the_user(stopped: Line, user: User) -> None:
+    resolve(user)
+    user.git('am', '--continue')
+    rebased = continue_rebase(stopped.root, None, quiet)
+    assert (rebased.unchanged, rebased.changed, rebased.dropped) == (
+        ['0001-Add-one.patch', '0003-Add-two.patch'],
+        ['0002-Call-it-title.patch'],
+        [],
+    )
+    assert user.subjects() == ['Add one', 'Call it title', 'Add two']
+    assert extract(rebased.line, quiet) == []
+
+
+def test_rebase_continue_of_what_is_not_resolved_refuses(stopped: Line, user: User) -> None:
+    for _ in range(2):
+        with pytest.raises(PatchError) as error:
+            continue_rebase(stopped.root, '1.1.0', quiet)
+        assert error.value.problem == 'The patch `0002-Call-it-title.patch` waits in `build/1.1.0` and is not resolved.'
+        assert 'You still have unmerged paths in your index.' in error.value.words
+    resolve(user)
+    assert continue_rebase(stopped.root, '1.1.0', quiet).changed == ['0002-Call-it-title.patch']
+
+
+def test_rebase_continue_with_nothing_left_of_a_patch_refuses(stopped: Line, user: User) -> None:
+    user.git('checkout', '--quiet', 'HEAD', '--', TOOLS)
+    with pytest.raises(PatchError, match=r'waits in .* and is not resolved'):
+        continue_rebase(stopped.root, None, quiet)
+    assert continue_rebase(stopped.root, None, quiet, skip=True).dropped == ['0002-Call-it-title.patch']
+
+
+def test_rebase_continue_stops_at_the_next_conflict(carry: Callable[..., Line], user: User) -> None:
+    again = ('Call it name of a tool', {TOOLS: OLD.replace('def name', 'def tool_name')})
+    line = carry(TITLE, ONE, again)
+    with pytest.raises(PatchError, match='0001-Call-it-title'):
+        rebase(line, '1.1.0', quiet)
+    user.git('checkout', '--quiet', '--ours', '--', TOOLS)
+    (user.tree / TOOLS).write_text(NEW.replace('def label', 'def caption'))
+    user.git('add', '--all')
+    with pytest.raises(PatchError) as error:
+        continue_rebase(line.root, None, quiet)
+    assert error.value.problem == (
+        'The patch `0003-Call-it-name-of-a-tool.patch` of 1.0.0+lifecycle.1 conflicts with `pydantic-ai-slim` 1.1.0. '
+        '2 of 3 patches are in the tree.'
+    )
+    rebased = continue_rebase(line.root, None, quiet, skip=True)
+    assert (rebased.changed, rebased.dropped) == (['0001-Call-it-title.patch'], ['0003-Call-it-name-of-a-tool.patch'])
+
+
+def test_rebase_skip_leaves_the_patch_out(stopped: Line, user: User) -> None:
+    rebased = continue_rebase(stopped.root, None, quiet, skip=True)
+    assert rebased.dropped == ['0002-Call-it-title.patch']
+    assert user.subjects() == ['Add one', 'Add two']
+    assert '- Left out: Call it title.\n' in (stopped.root / 'CHANGELOG.md').read_text()
+
+
+def test_rebase_continue_after_git_am_abort_drops_nothing_in_silence(stopped: Line, user: User) -> None:
+    user.git('am', '--abort')
+    with pytest.raises(RebaseError) as error:
+        continue_rebase(stopped.root, None, quiet)
+    assert str(error.value) == (
+        'The tree `build/1.1.0` is without `0002-Call-it-title.patch`, `0003-Add-two.patch` of 1.0.0+lifecycle.1.\n'
+        'Apply what is missing with `git -C build/1.1.0 am --3way .git/series-rebase/series/0002-Call-it-title.patch` and '
+        f'the like, and run `{CONTINUE}`; or leave it out with `{SKIP}`.'
+    )
+    user.git('am', '--3way', '.git/series-rebase/series/0003-Add-two.patch')
+    rebased = continue_rebase(stopped.root, None, quiet, skip=True)
+    assert (rebased.unchanged, rebased.dropped) == (
+        ['0001-Add-one.patch', '0003-Add-two.patch'],
+        ['0002-Call-it-title.patch'],
+    )
+
+
+def test_rebase_continue_with_changes_that_are_not_committed_refuses(stopped: Line, user: User) -> None:
+    user.git('am', '--skip')
+    (user.tree / 'tests' / 'new.py').write_text('new\n')
+    with pytest.raises(DirtyTreeError):
+        continue_rebase(stopped.root, None, quiet, skip=True)
+    assert not (stopped.root / 'patches/1.1.0').exists()
+
+
+def test_rebase_abort_removes_all_of_it(carry: Callable[..., Line]) -> None:
+    line = carry(ONE, TITLE)
+    before = everything(line)
+    with pytest.raises(PatchError):
+        rebase(line, '1.1.0', quiet)
+    assert abort_rebase(line.root, None).name == '1.1.0'
+    assert everything(line) == before
+    assert not (line.root / 'build/1.1.0').exists()
+    with pytest.raises(RebaseError, match='No rebase is under way'):
+        abort_rebase(line.root, None)
+
+
+# What is interrupted
+
+
+@pytest.mark.parametrize(
+    'step', ['_merge_all', '_read_state', 'write_patches', 'check_patches', '_compare', '_changelog']
+)
+def test_rebase_that_is_interrupted_leaves_no_half_of_a_line(
+    carry: Callable[..., Line], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    line = carry(ONE, SWAP)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, step, interrupt)
+        rebase(line, '1.1.0', quiet)
+    made = sorted(path.name for path in (line.root / 'patches').iterdir())
+    assert made == (['1.0.0', '1.1.0'] if step in ('_compare', '_changelog') else ['1.0.0'])
+    if (line.root / 'build/1.1.0').exists():
+        with pytest.raises(RebaseError, match='is under way'):
+            rebase(line, '1.1.0', quiet)
+        rebased = continue_rebase(line.root, None, quiet)
+    else:
+        rebased = rebase(line, '1.1.0', quiet)
+    assert rebased.unchanged == ['0001-Add-one.patch', '0002-Swap-the-summands.patch']
+    assert extract(rebased.line, quiet) == []
+    assert (line.root / 'CHANGELOG.md').read_text().count('## 1.1.0\n') == 1
+    assert sorted(path.name for path in (line.root / 'build').iterdir()) == ['1.1.0', 'cache']
+
+
+def test_rebase_abort_of_a_line_that_is_there_refuses(
+    carry: Callable[..., Line], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = carry(ONE)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, '_changelog', interrupt)
+        rebase(line, '1.1.0', quiet)
+    with pytest.raises(RebaseError) as error:
+        abort_rebase(line.root, None)
+    assert str(error.value) == (
+        'The line `1.1.0` is there already; only `CHANGELOG.md` or `README.md` may lack it.\n'
+        f'Run `{CONTINUE}` for the rest. To be rid of the line, delete `patches/1.1.0`, `pydantic_ai_slim/1.1.0`, `build/1.1.0`.'
+    )
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    'version, message',
+    [
+        ('next', "'next' is not a version.\nName a release of upstream, such as `1.27.0`."),
+        (
+            '1.1.0+lifecycle.1',
+            '`1.1.0+lifecycle.1` is not a release of upstream, but of a fork.\nName the release itself: `1.1.0`.',
+        ),
+        (
+            '1.0.0',
+            (
+                'There is a line `1.0.0` already: `patches/1.0.0`.\nWork on it with `make apply LINE=1.0.0`; to begin it '
+                'anew, delete that folder, `pydantic_ai_slim/1.0.0` and `build/1.0.0` first.'
+            ),
+        ),
+        (
+            '1.2.0',
+            (
+                'The index has no release `pydantic-ai-slim===1.2.0`.\n'
+                'Correct the version; `uv` looks where its configuration and `UV_INDEX` say.'
+            ),
+        ),
+    ],
+)
+def test_rebase_onto_what_can_be_no_line_refuses(carry: Callable[..., Line], version: str, message: str) -> None:
+    line = carry(ONE)
+    before = everything(line)
+    with pytest.raises(SeriesError) as error:
+        rebase(line, version, quiet)
+    assert f'{error.value.problem}\n{error.value.remedy}' == message
+    assert everything(line) == before
+
+
+@pytest.mark.parametrize('folder', ['build/1.1.0', 'pydantic_ai_slim/1.1.0'])
+def test_rebase_over_another_folder_refuses(carry: Callable[..., Line], folder: str) -> None:
+    line = carry(ONE)
+    (line.root / folder).mkdir()
+    with pytest.raises(RebaseError) as error:
+        rebase(line, '1.1.0', quiet)
+    assert str(error.value) == (
+        f'The folder `{folder}` is in the way: there is no line `1.1.0`, but it will be made there.\n'
+        'Move it away if you need it, delete it if not, then run the same command again.'
+    )
+
+
+def test_rebase_of_a_line_that_does_not_apply_itself_refuses(carry: Callable[..., Line]) -> None:
+    line = carry(ONE, SWAP)
+    text = line.patches[1].read_text()
+    line.patches[1].write_text(text.replace('a + b', 'a - b'))
+    with pytest.raises(PatchError) as error:
+        rebase(line, '1.1.0', quiet)
+    assert f'{error.value.problem}\n{error.value.remedy}' == (
+        'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to its own line.\n'
+        'Resolve it there first, with `make apply LINE=1.0.0`.'
+    )
+    assert not (line.root / 'build/1.1.0').exists()
+
+
+def test_rebase_without_the_index_says_so(carry: Callable[..., Line], monkeypatch: pytest.MonkeyPatch) -> None:
+    line = carry(ONE)
+    monkeypatch.setenv('UV_OFFLINE', '1')
+    with pytest.raises(DownloadError) as error:
+        rebase(line, '1.1.0', quiet)
+    assert error.value.problem == 'uv could not ask the index for `pydantic-ai-slim===1.1.0`.'
+    assert 'the network was disabled' in error.value.words
+
+
+def test_rebase_of_several_that_are_under_way_asks_which(stopped: Line) -> None:
+    with pytest.raises(PatchError):
+        rebase(stopped, '2.0.0', quiet)
+    with pytest.raises(RebaseError) as error:
+        abort_rebase(stopped.root, None)
+    assert str(error.value) == (
+        'Several rebases are under way: `build/1.1.0`, `build/2.0.0`.\nName one with `ONTO=...`.'
+    )
+    abort_rebase(stopped.root, '2.0.0')
+    abort_rebase(stopped.root, None)
+
+
+def test_rebase_without_a_release_says_what_is_missing(
+    line: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(line.root)
+    assert main(['rebase']) == 1
+    assert capsys.readouterr().err == (
+        'error: There is nothing to rebase onto.\nName a release with `--onto VERSION` (`make rebase ONTO=VERSION`).\n'
+    )
