@@ -39,6 +39,9 @@ _OLD = 'refs/series/old'
 _STATE = Path('.git') / 'series-rebase'
 """Where in the new line's tree the rest of the new line waits."""
 
+_KEPT = 'rebase.json'
+"""What in there makes a rebase one that is under way."""
+
 _COMMAND = 'make rebase ARGS=--continue'
 
 _TESTS = 'pydantic-ai'
@@ -84,10 +87,6 @@ class _State:
     @property
     def git(self) -> Git:
         return Git(self.line.tree)
-
-    @property
-    def old_patches(self) -> list[Path]:
-        return [self.folder / 'series' / name for name in self.subjects]
 
 
 def rebase(line: Line, version: str, report: Report, released: date | None = None) -> Rebased:
@@ -139,7 +138,7 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
             'subjects': dict(zip((patch.name for patch in line.patches), subjects, strict=True)),
             'notes': notes,
         }
-        (git.folder / _STATE / 'rebase.json').write_text(json.dumps(kept), 'utf-8')
+        (git.folder / _STATE / _KEPT).write_text(json.dumps(kept), 'utf-8')
         # All at once, so that there is either the whole of it to go on with, or nothing.
         git.folder.rename(new.tree)
     state = _read_state(new.tree)
@@ -230,7 +229,7 @@ def _refuse_taken(root: Path, version: str) -> None:
         root / path for path in (f'patches/{version}', f'build/{version}', f'pydantic_ai_slim/{version}')
     )
     show = f'build/{version}'
-    if (folder / _STATE).exists():
+    if (folder / _STATE / _KEPT).exists():
         raise RebaseError(
             f'A rebase to {version} is under way in `{show}`.',
             f'Go on with `{_COMMAND}`, or give it up with `make rebase ARGS=--abort`.',
@@ -538,7 +537,7 @@ def _under_way(root: Path, version: str | None) -> _State:
     Raises:
         RebaseError: There is none, or there are several and none is named.
     """
-    found = sorted(path.parents[2] for path in (root / 'build').glob(f'{version or "*"}/{_STATE}/rebase.json'))
+    found = sorted(path.parents[2] for path in (root / 'build').glob(f'{version or "*"}/{_STATE}/{_KEPT}'))
     if not found:
         raise RebaseError(
             f'No rebase{f" to {version}" if version else ""} is under way.',
@@ -553,7 +552,7 @@ def _under_way(root: Path, version: str | None) -> _State:
 
 
 def _read_state(folder: Path) -> _State:
-    kept: dict[str, Any] = json.loads((folder / _STATE / 'rebase.json').read_text('utf-8'))
+    kept: dict[str, Any] = json.loads((folder / _STATE / _KEPT).read_text('utf-8'))
     return _State(
         line=_line(folder.parent.parent, folder / _STATE / folder.name),
         old=kept['line'],
@@ -565,7 +564,7 @@ def _read_state(folder: Path) -> _State:
 
 def _skip(state: _State, names: Iterable[str]) -> _State:
     """Remember that patches are left out."""
-    path = state.folder / 'rebase.json'
+    path = state.folder / _KEPT
     kept = json.loads(path.read_text('utf-8'))
     kept['skipped'] = [*state.skipped, *names]
     _write(path, json.dumps(kept))
@@ -617,8 +616,9 @@ def _finish(state: _State, report: Report) -> Rebased:
     git.run('update-ref', tree.APPLIED, 'HEAD')
     git.run('config', tree.PATCHES, made.patches_digest())
     git.run('config', tree.STOPPED, '')
-    git.run('update-ref', '-d', _OLD)
+    (state.folder / _KEPT).unlink()
     shutil.rmtree(state.folder)
+    git.run('update-ref', '-d', _OLD)
     return rebased
 
 
@@ -655,32 +655,40 @@ def _write_build(state: _State, temporary: Path) -> None:
 def _compare(state: _State, made: Line) -> Rebased:
     """Say what became of each patch."""
     git = state.git
-    commits = git.lines('log', '--reverse', '--format=%s', f'{tree.BASE}..HEAD')
-    new = dict(zip(commits, made.patches, strict=True))
+    old = git.lines('rev-list', f'--max-count={len(state.subjects)}', _OLD)[::-1]
+    subjects = git.lines('log', '--reverse', '--format=%s', f'{tree.BASE}..HEAD')
+    new = dict(zip(subjects, git.lines('rev-list', '--reverse', f'{tree.BASE}..HEAD'), strict=True))
     unchanged: list[str] = []
     changed: list[str] = []
     notes: list[str] = []
-    for patch in state.old_patches:
-        after = new.get(state.subjects[patch.name])
-        if after is None:
+    for (name, subject), commit in zip(state.subjects.items(), old, strict=True):
+        if subject not in new:
             continue
-        if _patch_id(git, patch) == _patch_id(git, after):
-            unchanged.append(patch.name)
-            continue
-        changed.append(patch.name)
-        package = f'\n+++ b/{UPSTREAM_FOLDER}/'.encode()
-        if package in patch.read_bytes() and package not in after.read_bytes():
+        before, after = _changes(git, commit), _changes(git, new[subject])
+        (unchanged if before == after else changed).append(name)
+        if any(_PACKAGE in line for line in before) and not any(_PACKAGE in line for line in after):
             notes.append(
-                f'`{after.name}` changes nothing in the package any more. If the base has its tests too, drop it.'
+                f'`{subject}` changes nothing in the package any more. If the base has its tests too, drop it.'
             )
     dropped = [name for name, subject in state.subjects.items() if subject not in new]
     return Rebased(made, unchanged, changed, dropped, [*notes, *state.notes])
 
 
-def _patch_id(git: Git, patch: Path) -> str:
-    """Return what tells changes apart, wherever in a file they are."""
-    with patch.open('rb') as mail:
-        return git.run('patch-id', '--stable', stdin=mail).partition(' ')[0]
+_PACKAGE = f'+++ b/{UPSTREAM_FOLDER}/'
+
+
+def _changes(git: Git, commit: str) -> list[str]:
+    """Return the lines that a commit adds and removes in each file, wherever they are and whatever is around them."""
+    options = (
+        '-p',
+        '--unified=0',
+        '--no-color',
+        '--no-ext-diff',
+        '--no-textconv',
+        '--src-prefix=a/',
+        '--dst-prefix=b/',
+    )
+    return [line for line in git.lines('diff-tree', *options, commit) if line.startswith(('+', '-', 'Binary '))]
 
 
 def _changelog(text: str, state: _State, rebased: Rebased) -> str:

@@ -11,6 +11,8 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from pydantic_ai_slim.hatch_build import content_digest
 from series import rebase as module
@@ -18,9 +20,10 @@ from series.__main__ import main
 from series.apply import apply
 from series.errors import DirtyTreeError, DownloadError, NoReleaseError, PatchError, RebaseError, SeriesError
 from series.extract import extract
+from series.index import Release
 from series.line import Line, find_line
 from series.rebase import abort_rebase, continue_rebase, rebase
-from tests.series.upstream import LATER, PACKAGE, ROOT, Index, User, quiet
+from tests.series.upstream import LATER, PACKAGE, PUBLISHED, ROOT, Index, User, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 OLD = PACKAGE['pydantic_ai/tools.py']
@@ -42,7 +45,7 @@ def user(line: Line) -> User:
 
 
 @pytest.fixture
-def carry(line: Line, index: Index, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Line]:
+def carry(line: Line, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Line]:
     """Gives the line patches, and all else that a line has."""
     for name, value in {'NAME': 'A. Author', 'EMAIL': 'author@example.com', 'DATE': '2025-02-01T12:00:00+0100'}.items():
         monkeypatch.setenv(f'GIT_AUTHOR_{name}', value)
@@ -73,6 +76,29 @@ def carry(line: Line, index: Index, monkeypatch: pytest.MonkeyPatch) -> Callable
     return carry
 
 
+@pytest.fixture
+def near(releases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has what uv and pip answer at hand; with an index, each rebase starts them five times."""
+
+    def find_release(requirement: str) -> Release:
+        wanted = Requirement(requirement)
+        name = wanted.name.replace('-', '_')
+        found = {
+            Version(path.name.split('-')[1].removesuffix('.tar.gz')): path.name for path in releases.glob(f'{name}-*')
+        }
+        newest = max(wanted.specifier.filter(found))
+        return Release(wanted.name, newest, date.fromisoformat(PUBLISHED[found[newest]][:10]))
+
+    def fetch(_: Path, requirement: str, *options: str) -> Path:
+        name, _, version = requirement.partition('===')
+        (path,) = releases.glob(f'{name.replace("-", "_")}-{version}[-.]*')
+        return path
+
+    monkeypatch.setattr(module, 'find_release', find_release)
+    for name in ('download', 'download_archive'):
+        monkeypatch.setattr(module, name, fetch)
+
+
 def everything(line: Line) -> dict[str, bytes]:
     """Return all files of a checkout but the cache."""
     return {
@@ -93,7 +119,9 @@ def resolve(user: User) -> None:
 # A new line
 
 
-def test_rebase_makes_the_whole_line(carry: Callable[..., Line], releases: Path, user: User, tmp_path: Path) -> None:
+def test_rebase_makes_the_whole_line(
+    carry: Callable[..., Line], releases: Path, user: User, tmp_path: Path, index: Index
+) -> None:
     line = carry(ONE, SWAP, DOUBLE)
     before = everything(line)
 
@@ -161,17 +189,20 @@ def test_rebase_makes_the_whole_line(carry: Callable[..., Line], releases: Path,
     assert not [name for name in after if '.rebase-' in name or 'series-rebase' in name]
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_tells_changed_patches_from_those_that_stay(carry: Callable[..., Line], user: User) -> None:
     both = ('Swap the summands', {TOOLS: OLD.replace('a + b', 'b + a'), 'tests/one.txt': '1\n'})
     label = ('Call it label', {TOOLS: NEW.replace('a + b', 'b + a'), 'tests/two.txt': '2\n'})
     rebased = rebase(carry(both, label), '1.1.0', quiet)
     assert (rebased.unchanged, rebased.changed) == (['0001-Swap-the-summands.patch'], ['0002-Call-it-label.patch'])
     assert rebased.notes[0] == (
-        '`0002-Call-it-label.patch` changes nothing in the package any more. If the base has its tests too, drop it.'
+        '`Call it label` changes nothing in the package any more. If the base has its tests too, drop it.'
     )
 
 
-def test_rebase_onto_a_release_without_fitting_tests_takes_the_settings(carry: Callable[..., Line]) -> None:
+def test_rebase_onto_a_release_without_fitting_tests_takes_the_settings(
+    carry: Callable[..., Line], index: Index
+) -> None:
     rebased = rebase(carry(ONE), '2.0.0', quiet)
     assert rebased.line.tests is None
     assert rebased.line.settings
@@ -185,6 +216,7 @@ def test_rebase_onto_a_release_without_fitting_tests_takes_the_settings(carry: C
     assert (tree / 'pyproject.toml').exists()
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_onto_an_older_release_puts_it_behind_the_newer(carry: Callable[..., Line]) -> None:
     first = rebase(carry(ONE), '2.0.0', quiet).line
     rebase(first, '1.1.0', quiet)
@@ -193,10 +225,11 @@ def test_rebase_onto_an_older_release_puts_it_behind_the_newer(carry: Callable[.
     assert headings == rows == ['2.0.0', '1.1.0', '1.0.0']
 
 
-def test_rebase_onto_a_pre_release_is_possible_by_name(carry: Callable[..., Line]) -> None:
+def test_rebase_onto_a_pre_release_is_possible_by_name(carry: Callable[..., Line], index: Index) -> None:
     assert rebase(carry(ONE), '2.1.0b1', quiet).line.version == '2.1.0b1+lifecycle.1'
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_leaves_unfinished_work_in_the_old_tree_alone(carry: Callable[..., Line]) -> None:
     line = carry(ONE)
     apply(line, quiet)
@@ -232,7 +265,7 @@ def test_rebase_where_the_index_does_not_tell_the_day_asks_for_it(
 
 
 @pytest.fixture
-def stopped(carry: Callable[..., Line]) -> Line:
+def stopped(carry: Callable[..., Line], near: None) -> Line:
     """A line whose rebase waits at its second patch."""
     line = carry(ONE, TITLE, TWO)
     with pytest.raises(PatchError):
@@ -240,6 +273,7 @@ def stopped(carry: Callable[..., Line]) -> Line:
     return line
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_of_a_conflict_stops_in_the_tree_and_nowhere_else(carry: Callable[..., Line], user: User) -> None:
     line = carry(ONE, TITLE, TWO)
     before = everything(line)
@@ -260,6 +294,7 @@ def test_rebase_of_a_conflict_stops_in_the_tree_and_nowhere_else(carry: Callable
     assert {name: text for name, text in everything(line).items() if not name.startswith('build/1.1.0/')} == before
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_continues_after_git_am_continue_of_the_user(stopped: Line, user: User) -> None:
     resolve(user)
     user.git('am', '--continue')
@@ -273,6 +308,7 @@ def test_rebase_continues_after_git_am_continue_of_the_user(stopped: Line, user:
     assert extract(rebased.line, quiet) == []
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_continue_of_what_is_not_resolved_refuses(stopped: Line, user: User) -> None:
     for _ in range(2):
         with pytest.raises(PatchError) as error:
@@ -283,6 +319,7 @@ def test_rebase_continue_of_what_is_not_resolved_refuses(stopped: Line, user: Us
     assert continue_rebase(stopped.root, '1.1.0', quiet).changed == ['0002-Call-it-title.patch']
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_continue_with_nothing_left_of_a_patch_refuses(stopped: Line, user: User) -> None:
     user.git('checkout', '--quiet', 'HEAD', '--', TOOLS)
     with pytest.raises(PatchError, match=r'waits in .* and is not resolved'):
@@ -290,6 +327,7 @@ def test_rebase_continue_with_nothing_left_of_a_patch_refuses(stopped: Line, use
     assert continue_rebase(stopped.root, None, quiet, skip=True).dropped == ['0002-Call-it-title.patch']
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_continue_stops_at_the_next_conflict(carry: Callable[..., Line], user: User) -> None:
     again = ('Call it name of a tool', {TOOLS: OLD.replace('def name', 'def tool_name')})
     line = carry(TITLE, ONE, again)
@@ -308,6 +346,7 @@ def test_rebase_continue_stops_at_the_next_conflict(carry: Callable[..., Line], 
     assert (rebased.changed, rebased.dropped) == (['0001-Call-it-title.patch'], ['0003-Call-it-name-of-a-tool.patch'])
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_skip_leaves_the_patch_out(stopped: Line, user: User) -> None:
     rebased = continue_rebase(stopped.root, None, quiet, skip=True)
     assert rebased.dropped == ['0002-Call-it-title.patch']
@@ -315,6 +354,7 @@ def test_rebase_skip_leaves_the_patch_out(stopped: Line, user: User) -> None:
     assert '- Left out: Call it title.\n' in (stopped.root / 'CHANGELOG.md').read_text()
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_continue_after_git_am_abort_drops_nothing_in_silence(stopped: Line, user: User) -> None:
     user.git('am', '--abort')
     with pytest.raises(RebaseError) as error:
@@ -332,6 +372,7 @@ def test_rebase_continue_after_git_am_abort_drops_nothing_in_silence(stopped: Li
     )
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_continue_with_changes_that_are_not_committed_refuses(stopped: Line, user: User) -> None:
     user.git('am', '--skip')
     (user.tree / 'tests' / 'new.py').write_text('new\n')
@@ -340,6 +381,7 @@ def test_rebase_continue_with_changes_that_are_not_committed_refuses(stopped: Li
     assert not (stopped.root / 'patches/1.1.0').exists()
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_abort_removes_all_of_it(carry: Callable[..., Line]) -> None:
     line = carry(ONE, TITLE)
     before = everything(line)
@@ -358,6 +400,7 @@ def test_rebase_abort_removes_all_of_it(carry: Callable[..., Line]) -> None:
 @pytest.mark.parametrize(
     'step', ['_merge_all', '_read_state', 'write_patches', 'check_patches', '_compare', '_changelog']
 )
+@pytest.mark.usefixtures('near')
 def test_rebase_that_is_interrupted_leaves_no_half_of_a_line(
     carry: Callable[..., Line], monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -383,6 +426,7 @@ def test_rebase_that_is_interrupted_leaves_no_half_of_a_line(
     assert sorted(path.name for path in (line.root / 'build').iterdir()) == ['1.1.0', 'cache']
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_abort_of_a_line_that_is_there_refuses(
     carry: Callable[..., Line], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,7 +473,9 @@ def test_rebase_abort_of_a_line_that_is_there_refuses(
         ),
     ],
 )
-def test_rebase_onto_what_can_be_no_line_refuses(carry: Callable[..., Line], version: str, message: str) -> None:
+def test_rebase_onto_what_can_be_no_line_refuses(
+    carry: Callable[..., Line], version: str, message: str, index: Index
+) -> None:
     line = carry(ONE)
     before = everything(line)
     with pytest.raises(SeriesError) as error:
@@ -439,6 +485,7 @@ def test_rebase_onto_what_can_be_no_line_refuses(carry: Callable[..., Line], ver
 
 
 @pytest.mark.parametrize('folder', ['build/1.1.0', 'pydantic_ai_slim/1.1.0'])
+@pytest.mark.usefixtures('near')
 def test_rebase_over_another_folder_refuses(carry: Callable[..., Line], folder: str) -> None:
     line = carry(ONE)
     (line.root / folder).mkdir()
@@ -450,6 +497,7 @@ def test_rebase_over_another_folder_refuses(carry: Callable[..., Line], folder: 
     )
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_of_a_line_that_does_not_apply_itself_refuses(carry: Callable[..., Line]) -> None:
     line = carry(ONE, SWAP)
     text = line.patches[1].read_text()
@@ -463,7 +511,9 @@ def test_rebase_of_a_line_that_does_not_apply_itself_refuses(carry: Callable[...
     assert not (line.root / 'build/1.1.0').exists()
 
 
-def test_rebase_without_the_index_says_so(carry: Callable[..., Line], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rebase_without_the_index_says_so(
+    carry: Callable[..., Line], monkeypatch: pytest.MonkeyPatch, index: Index
+) -> None:
     line = carry(ONE)
     monkeypatch.setenv('UV_OFFLINE', '1')
     with pytest.raises(DownloadError) as error:
@@ -472,6 +522,7 @@ def test_rebase_without_the_index_says_so(carry: Callable[..., Line], monkeypatc
     assert 'the network was disabled' in error.value.words
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_of_several_that_are_under_way_asks_which(stopped: Line) -> None:
     with pytest.raises(PatchError):
         rebase(stopped, '2.0.0', quiet)
@@ -484,6 +535,7 @@ def test_rebase_of_several_that_are_under_way_asks_which(stopped: Line) -> None:
     abort_rebase(stopped.root, None)
 
 
+@pytest.mark.usefixtures('near')
 def test_rebase_without_a_release_says_what_is_missing(
     line: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
