@@ -31,7 +31,8 @@ positional arguments:
     rebase    start a new line from this one, for another release of upstream
     review    show what changed in the series since a revision of this
               repository
-    status    say whether each patch still applies to the newest upstream release
+    status    say whether each patch still applies to the newest upstream
+              release
 """
 
 Run = Callable[..., tuple[int, str, str]]

@@ -89,9 +89,9 @@ def near(releases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         newest = max(wanted.specifier.filter(found))
         return Release(wanted.name, newest, date.fromisoformat(PUBLISHED[found[newest]][:10]))
 
-    def fetch(_: Path, requirement: str, *options: str) -> Path:
-        name, _, version = requirement.partition('===')
-        (path,) = releases.glob(f'{name.replace("-", "_")}-{version}[-.]*')
+    def fetch(folder: Path, requirement: str, *options: str) -> Path:
+        package, _, version = requirement.partition('===')
+        (path,) = releases.glob(f'{package.replace("-", "_")}-{version}[-.]*')
         return path
 
     monkeypatch.setattr(module, 'find_release', find_release)

@@ -9,7 +9,6 @@ import subprocess
 import tarfile
 import zipfile
 from dataclasses import dataclass
-from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -144,7 +143,7 @@ class Index(ThreadingHTTPServer):
     """
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(('127.0.0.1', 0), partial(_IndexHandler, directory=str(folder)))
+        super().__init__(('127.0.0.1', 0), _IndexHandler)
         self.folder = folder
         self.tells = True
         """Whether it says when a file was uploaded."""
@@ -155,7 +154,11 @@ class Index(ThreadingHTTPServer):
         name = project.replace('-', '_')
         files = [path for path in sorted(self.folder.iterdir()) if path.name.startswith(f'{name}-')]
         listed: list[dict[str, Any]] = [
-            {'filename': path.name, 'url': f'../../{path.name}', 'hashes': {}}
+            {
+                'filename': path.name,
+                'url': f'../../{path.name}',
+                'hashes': {'sha256': hashlib.sha256(path.read_bytes()).hexdigest()},
+            }
             | ({'upload-time': PUBLISHED[path.name]} if self.tells and path.name in PUBLISHED else {})
             for path in files
         ]
@@ -165,10 +168,11 @@ class Index(ThreadingHTTPServer):
 
 class _IndexHandler(SimpleHTTPRequestHandler):
     def do_GET(self) -> None:
+        assert isinstance(self.server, Index)
         if not self.path.startswith('/simple/'):
+            self.directory = str(self.server.folder)
             super().do_GET()
             return
-        assert isinstance(self.server, Index)
         page = self.server.page(self.path.split('/')[2])
         self.send_response(200 if page else 404)
         self.send_header('Content-Type', 'application/vnd.pypi.simple.v1+json')
