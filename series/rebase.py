@@ -260,7 +260,7 @@ def _prepare(line: Line, release: Release, folder: Path, report: Report) -> tupl
         content.extractall(folder / 'unpacked')
     (info,) = (folder / 'unpacked').glob(f'{DIST_NAME.replace("-", "_")}-*.dist-info')
     metadata = Metadata.from_email((info / 'METADATA').read_bytes(), validate=False)
-    kind, archive, path = _find_tests(release, folder / 'archives', report)
+    kind, archive, archive_file = _find_tests(release, folder / 'archives', report)
 
     state = folder / 'state'
     shutil.copytree(
@@ -280,9 +280,9 @@ def _prepare(line: Line, release: Release, folder: Path, report: Report) -> tupl
         caps=caps,
     )
     (pins / 'line.toml').write_text(text, 'utf-8')
-    if (line.folder / 'tests.in').exists():
-        needed, more = _tests_in((line.folder / 'tests.in').read_text('utf-8'), line, version, metadata)
-        (pins / 'tests.in').write_text(needed, 'utf-8')
+    for path in sorted(line.folder.glob('*.in')):
+        needed, more = _requirements(path, line, version, metadata)
+        (pins / path.name).write_text(needed, 'utf-8')
         notes += more
     _write_build_folder(line, version, metadata, info / 'licenses', state / 'build')
     if kind == 'settings':
@@ -291,7 +291,7 @@ def _prepare(line: Line, release: Release, folder: Path, report: Report) -> tupl
             f'`{archive.package}` {archive.version}.'
         )
     new = _line(line.root, pins)
-    return new, base_repository(new, report, wheel, path), notes
+    return new, base_repository(new, report, wheel, archive_file), notes
 
 
 _LINE_TOML = """\
@@ -332,11 +332,14 @@ def _find_tests(release: Release, folder: Path, report: Report) -> tuple[str, Ar
             found = find_release(requirement)
         except NoReleaseError:
             break
-        too_old = not (found.published and release.published) or found.published < release.published - _FITTING
+        requirement = f'{_TESTS}<{found.version}'
+        days = found.published - release.published if found.published and release.published else None
+        if days and days > timedelta(days=1):
+            continue  # an older major version, which upstream still mends
+        too_old = days is None or -days > _FITTING
         if settings and too_old:
             break
         report(f'Looking for tests in `{_TESTS}` {found.version}')
-        requirement = f'{_TESTS}<{found.version}'
         try:
             path = download_archive(folder / str(found.version), f'{_TESTS}==={found.version}')
         except DownloadError as error:
@@ -403,11 +406,11 @@ def _clash(bound: Requirement, metadata: Metadata) -> str:
     return ''
 
 
-def _tests_in(old: str, line: Line, version: str, metadata: Metadata) -> tuple[str, list[str]]:
-    """Return what upstream's tests need on the new base, and what of the old line's needs is left out."""
+def _requirements(path: Path, line: Line, version: str, metadata: Metadata) -> tuple[str, list[str]]:
+    """Return what the new line requires where the old one has this file, and what of it is left out."""
     kept: list[str] = []
     notes: list[str] = []
-    for entry in old.splitlines():
+    for entry in path.read_text('utf-8').splitlines():
         text = entry.partition('#')[0].strip()
         try:
             requirement = Requirement(text)
@@ -417,13 +420,13 @@ def _tests_in(old: str, line: Line, version: str, metadata: Metadata) -> tuple[s
         if canonicalize_name(requirement.name) == DIST_NAME:
             missing = sorted(requirement.extras - set(metadata.provides_extra or ()))
             notes += [
-                f'The tests are run without the extra `{extra}`, which the base does not have.' for extra in missing
+                f'`{path.name}` is without the extra `{extra}`, which the base does not have.' for extra in missing
             ]
             requirement.extras -= set(missing)
             requirement.specifier = SpecifierSet(f'==={version}')
             kept.append(entry.replace(text, str(requirement)))
         elif (why := _clash(requirement, metadata)).startswith('requires'):
-            notes.append(f'`tests.in` is without `{text}`, since the base {why}.')
+            notes.append(f'`{path.name}` is without `{text}`, since the base {why}.')
             kept.append(entry.replace(text, requirement.name))
         else:
             kept.append(entry)

@@ -135,7 +135,7 @@ def test_rebase_makes_the_whole_line(
         'The cap `nothing<2` is left out, since the base does not require `nothing`.',
         'The cap `rich<13` is left out, since the base requires `rich>=13`.',
         'The other caps are those of the old line; nothing has tried whether the new base needs more or fewer.',
-        'The tests are run without the extra `web`, which the base does not have.',
+        '`tests.in` is without the extra `web`, which the base does not have.',
         '`tests.in` is without `anyio<4`, since the base requires `anyio<5,>=4`.',
     ]
     with zipfile.ZipFile(releases / 'pydantic_ai_slim-1.1.0-py3-none-any.whl') as wheel:

@@ -93,6 +93,8 @@ PUBLISHED = {
     # The day of UTC is what counts.
     'pydantic_ai_slim-1.1.0-py3-none-any.whl': '2025-02-10T23:30:00Z',
     'pydantic_ai-1.1.0.tar.gz': '2025-02-10T23:31:00Z',
+    # It has tests, and is newer than the releases of the next major version.
+    'pydantic_ai-1.1.1.tar.gz': '2025-11-01T10:00:00Z',
     'pydantic_ai_slim-2.0.0-py3-none-any.whl': '2025-09-01T10:00:00Z',
     'pydantic_ai_slim-2.1.0b1-py3-none-any.whl': '2025-10-01T10:00:00Z',
 }
@@ -108,6 +110,7 @@ def write_releases(folder: Path) -> None:
     write_wheel(folder, '2.0.0', LATER)
     write_wheel(folder, '2.1.0b1', LATER)
     write_archive(folder, '0.9.0', ARCHIVE)
+    write_archive(folder, '1.1.1', ARCHIVE)
     write_archive(folder, '1.1.0', {name: text for name, text in ARCHIVE.items() if not name.startswith('tests/')})
 
 
