@@ -1,4 +1,4 @@
-"""Add to the site what isn't in `docs/`: of each line its page on the lifecycle and its API, and the changelog.
+"""Add to the site what isn't in `docs/`: of each line the pages that the series adds and its API, and the changelog.
 
 mkdocs calls the functions named `on_…`. What they show was got by `docs/prepare.py`.
 """
@@ -131,10 +131,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
             )
         sys.modules[f'mkdocstrings_handlers.{line}'] = mkdocstrings_handlers.python
         mkdocstrings.config.handlers[line] = {'paths': [str(_source(line))], 'options': OPTIONS}
-        pages = [{'Toolset lifecycle': f'{line}/toolset-lifecycle.md'}, {'API': f'{line}/api/index.md'}]
-        nav.insert(at, {f'On {line}': pages})
+        pages = [f'{line}/{page.name}' for page in _pages(line)]
+        nav.insert(at, {f'On {line}': [*pages, {'API': f'{line}/api/index.md'}]})
         at += 1
-        config.watch.append(str(_lifecycle(line)))
+        config.watch.append(str(_docs(line)))
     return config
 
 
@@ -145,8 +145,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     script = 'assets/mermaid.tiny.js'
     files.append(File.generated(config, script, abs_src_path=str(SOURCES / Path(script).name)))
     for line in LINES:
-        lifecycle = f'{line}/toolset-lifecycle.md'
-        files.append(File.generated(config, lifecycle, abs_src_path=str(_lifecycle(line))))
+        for page in _pages(line):
+            files.append(File.generated(config, f'{line}/{page.name}', abs_src_path=str(page)))
         base, fork = (_Api(folder) for folder in (SOURCES / line / 'base' / 'pydantic_ai_slim', _source(line)))
         for paths in base.paths.values():
             if url := _upstream_url(_preferred(paths)):
@@ -276,5 +276,10 @@ def _source(line: str) -> Path:
     return ROOT / 'build' / line / 'pydantic_ai_slim'
 
 
-def _lifecycle(line: str) -> Path:
-    return ROOT / 'build' / line / 'docs' / 'toolset-lifecycle.md'
+def _docs(line: str) -> Path:
+    return ROOT / 'build' / line / 'docs'
+
+
+def _pages(line: str) -> list[Path]:
+    """Return the pages that the patches add, the one that the others start from first."""
+    return sorted(_docs(line).glob('*.md'), key=lambda page: (page.stem != 'toolset-lifecycle', page.stem))

@@ -1,4 +1,4 @@
-"""The examples of the docs do what they say. Those of the page on the lifecycle are tested in the tree, the README's beside this."""
+"""The examples of the docs do what they say. Those of the pages that the patches add are tested in the tree, the README's beside this."""
 
 from __future__ import annotations
 
