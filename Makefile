@@ -65,6 +65,10 @@ review: $(READY) ## show what changed in the series since the revision REV=… o
 status: $(READY) ## say whether each patch still applies to the newest upstream release
 	@$(TOOL) -m series status $(LINE) $(ARGS)
 
+.PHONY: branch
+branch: $(READY) ## put patch N on a branch of CLONE, your clone of upstream; ONTO=origin/main ARGS="--3way" to merge it there
+	@$(TOOL) -m series branch $(N) $(LINE) $(if $(CLONE),--clone "$(CLONE)") $(if $(ONTO),--onto "$(ONTO)") $(ARGS)
+
 .PHONY: test
 test: build ## test the tool, and the built fork on every Python that is found
 	@$(TOOL) -m tests $(addprefix --line=,$(LINE)) $(addprefix --python=,$(PYTHON)) $(ARGS)

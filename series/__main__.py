@@ -20,6 +20,7 @@ from rich.text import Text
 from pydantic_ai_slim.hatch_build import ForkError
 from series.apply import apply
 from series.base import Report
+from series.branch import branch
 from series.build import build
 from series.errors import RebaseError, ReviewError, SeriesError
 from series.extract import extract
@@ -193,6 +194,29 @@ _STYLES = {
     Outcome.CONFLICTS: 'red',
 }
 
+
+def _branch(options: Namespace, report: Report) -> str:
+    line = _line(options)
+    made = branch(
+        line,
+        options.number,
+        options.clone,
+        report,
+        onto=options.onto,
+        name=options.name,
+        three_way=options.three_way,
+        tools=options.tools,
+    )
+    listed = '\n'.join(f'- {subject}' for subject in made.subjects)
+    return '\n'.join(
+        [
+            f'`{options.clone}` is on the new branch `{made.name}`, which adds to `{made.onto}`:\n{listed}',
+            f'The title and the text of the pull request are in `{line.show(made.text)}`.',
+            *made.notes,
+        ]
+    )
+
+
 _COLUMNS = (SpinnerColumn(), TextColumn('{task.description}', markup=False), BarColumn(), TimeElapsedColumn())
 
 
@@ -238,6 +262,20 @@ def _add_status(parser: ArgumentParser) -> None:
     parser.add_argument('--onto', metavar='VERSION', help='a release of upstream; the newest if left out')
 
 
+def _add_branch(parser: ArgumentParser) -> None:
+    parser.add_argument('number', metavar='N', type=int, help="the patch's number")
+    _add_line(parser)
+    parser.add_argument('--clone', metavar='DIR', type=Path, required=True, help='your clone of upstream')
+    parser.add_argument(
+        '--onto', metavar='REV', help="where the branch begins; the tag of the line's release if left out"
+    )
+    parser.add_argument('--name', metavar='BRANCH', help="the branch's name; that of the patch if left out")
+    parser.add_argument('--3way', dest='three_way', action='store_true', help="merge what doesn't apply")
+    parser.add_argument(
+        '--no-tools', dest='tools', action='store_false', help="leave upstream's formatter and checks out"
+    )
+
+
 @dataclass(frozen=True)
 class _Verb:
     text: str
@@ -257,6 +295,7 @@ _VERBS = {
     'rebase': _Verb('start a new line from this one, for another release of upstream', _rebase, _add_rebase),
     'review': _Verb('show what changed in the series since a revision of this repository', _review, _add_review),
     'status': _Verb('say whether each patch still applies to the newest upstream release', _status, _add_status),
+    'branch': _Verb('put a patch, with what it needs, on a branch of your clone of upstream', _branch, _add_branch),
 }
 
 

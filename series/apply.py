@@ -78,8 +78,12 @@ def apply_one(git: Git, patch: Path) -> None:
         git.attempt('am', '--abort')
         # The rest of what `git am` says is what to do next, which is another thing here.
         said = '\n'.join(line for line in words(done).splitlines() if line.startswith(('error:', 'fatal:')))
-        files = re.findall(r'^error: (?:patch failed: )?(.+?):(?:\d+$| )', said, re.MULTILINE)
-        raise PatchError('', '', said or words(done), patch=patch, files=sorted(set(files)))
+        raise PatchError('', '', said or words(done), patch=patch, files=misfits(said))
+
+
+def misfits(said: str) -> list[str]:
+    """Return the files that a patch doesn't fit, from what git said of it."""
+    return sorted(set(re.findall(r'^error: (?:patch failed: )?(.+?):(?:\d+$| )', said, re.MULTILINE)))
 
 
 def apply_series(line: Line, folder: Path, report: Report) -> Git:

@@ -103,6 +103,18 @@ class PatchError(SeriesError):
         self.files = tuple(files)
 
 
+class NoPatchError(SeriesError):
+    """A patch that doesn't exist."""
+
+
+class CloneError(SeriesError):
+    """A clone of upstream that a branch can't be made in as it is."""
+
+
+class ToolsError(SeriesError):
+    """Upstream's own checks that failed on a branch."""
+
+
 class ExtractError(SeriesError):
     """A tree that can't be written as a series."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -40,15 +40,37 @@ def environment() -> dict[str, str]:
     }
 
 
+def user_environment() -> dict[str, str]:
+    """Return the environment for git in a repository of the user's own: with their configuration, but nobody asked or edited.
+
+    What they ignore, how they have lines end and who they are is theirs to say there. Their hooks don't run.
+    """
+    # Those of a hook or an outer git name another repository; the identity and the like are the user's to set.
+    located = ('GIT_DIR', 'GIT_WORK_TREE', 'GIT_INDEX_FILE', 'GIT_OBJECT_DIRECTORY', 'GIT_COMMON_DIR', 'GIT_PREFIX')
+    kept = {name: value for name, value in os.environ.items() if name not in located}
+    settings = {'core.hooksPath': os.devnull, 'advice.detachedHead': 'false'}
+    count = int(kept.get('GIT_CONFIG_COUNT') or 0)
+    for number, (name, value) in enumerate(settings.items(), count):
+        kept |= {f'GIT_CONFIG_KEY_{number}': name, f'GIT_CONFIG_VALUE_{number}': value}
+    return kept | {
+        'GIT_CONFIG_COUNT': str(count + len(settings)),
+        'GIT_TERMINAL_PROMPT': '0',
+        'GIT_EDITOR': 'true',
+        'LC_ALL': 'C',
+    }
+
+
 class Git:
     """One repository.
 
     Args:
         folder: The work tree, or the repository itself when it is bare.
+        environment: What git runs in; by default nobody's configuration.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder.resolve()
+        self._environment = environment
 
     def attempt(self, *args: str, stdin: IO[bytes] | None = None) -> subprocess.CompletedProcess[bytes]:
         """Run git and return what came of it, whatever its exit status.
@@ -60,7 +82,7 @@ class Git:
             return subprocess.run(
                 ['git', '-C', str(self.folder), *args],
                 stdin=stdin or subprocess.DEVNULL,
-                env=environment(),
+                env=self._environment or environment(),
                 capture_output=True,
                 check=False,
             )

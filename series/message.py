@@ -1,34 +1,73 @@
-"""Check the message of a patch: its subject, its body and its trailers."""
+"""Read and check the message of a patch: its subject, its body and its trailers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from series.git import Git
 
 _WIDTH = 72
 _WORDS = range(30, 601)
-_TRAILER = re.compile(r'([A-Z][A-Za-z-]*): +\S.*')
+_TRAILER = re.compile(r'([A-Z][A-Za-z-]*): +(\S.*?) *')
 _STATUS = re.compile(r'Pending|Submitted \[https://\S+\]|Inappropriate \[[^]]+\]')
 # Words of a command that end like those of a report.
 _COMMANDS = {'bring', 'embed', 'feed', 'focus', 'need', 'seed', 'shed', 'speed', 'string', 'alias', 'bias', 'canvas'}
 
 
-def message_faults(patch: Path, scratch: Path) -> list[str]:
+@dataclass(frozen=True)
+class Message:
+    """What a patch says of itself."""
+
+    author: tuple[str, str, str]
+    """The name, the address and the date, as git prints them."""
+    subject: str
+    text: str
+    """The body without its trailers."""
+    trailers: tuple[tuple[str, str], ...]
+    """The names and values of the last paragraph, if there is nothing else in it."""
+
+    def values(self, name: str) -> list[str]:
+        """Return the values of the trailers of a name."""
+        return [value for key, value in self.trailers if key == name]
+
+
+def read_message(patch: Path) -> Message:
+    """Read the message of a patch as `git am` will."""
+    with tempfile.TemporaryDirectory() as scratch, patch.open('rb') as mail:
+        # With `[…]` in the subject kept.
+        read = Git(Path(scratch)).run(
+            'mailinfo', '-b', '--encoding=UTF-8', '--no-scissors', 'message', 'diff', stdin=mail
+        )
+        body = (Path(scratch) / 'message').read_text('utf-8').strip()
+    headers = dict(line.split(': ', 1) for line in read.splitlines() if ': ' in line)
+    *paragraphs, last = re.split(r'\n{2,}', body)
+    trailers = [match for line in last.splitlines() if (match := _TRAILER.fullmatch(line))]
+    if not last or len(trailers) < len(last.splitlines()):
+        paragraphs, trailers = [*paragraphs, last], []
+    author, email, date, subject = (headers.get(name, '').strip() for name in ('Author', 'Email', 'Date', 'Subject'))
+    return Message(
+        (author, email, date), subject, '\n\n'.join(paragraphs), tuple((match[1], match[2]) for match in trailers)
+    )
+
+
+def message_faults(patch: Path, message: Message, earlier: Collection[str]) -> list[str]:
     """Say everything that is wrong with the message of a patch.
 
     Args:
         patch: The patch file.
-        scratch: A folder to put temporary files into.
+        message: What was read of it.
+        earlier: The subjects of the patches before it.
     """
-    # As `git am` will read it, with `[…]` in the subject kept.
-    with patch.open('rb') as mail:
-        read = Git(scratch).run('mailinfo', '-b', '--encoding=UTF-8', '--no-scissors', 'message', 'diff', stdin=mail)
-    headers = dict(line.split(': ', 1) for line in read.splitlines() if ': ' in line)
-    body = (scratch / 'message').read_text('utf-8').strip()
-    faults = [*_subject_faults(headers.get('Subject', '').strip()), *_body_faults(body), *_trailer_faults(body)]
+    faults = [
+        *_subject_faults(message.subject),
+        *_text_faults(message.text),
+        *_trailer_faults(message),
+        *_need_faults(message, earlier),
+    ]
     # One such line is the end of the message, where `git format-patch` put it.
     if patch.read_bytes().split(b'\ndiff --git ')[0].splitlines().count(b'---') > 1:
         faults.append('The body has a line of three dashes, at which git ends a message.')
@@ -54,9 +93,7 @@ def _subject_faults(subject: str) -> Iterator[str]:
         yield f'The subject {subject!r} has the number of an issue or a patch.'
 
 
-def _body_faults(body: str) -> Iterator[str]:
-    *paragraphs, last = re.split(r'\n{2,}', body)
-    text = '\n\n'.join(paragraphs if _is_trailers(last) else [*paragraphs, last])
+def _text_faults(text: str) -> Iterator[str]:
     if not text:
         yield 'There is no body.'
         return
@@ -72,15 +109,11 @@ def _body_faults(body: str) -> Iterator[str]:
             yield f'The line {line!r} of the body has {len(line)} characters; {_WIDTH} are the most.'
 
 
-def _trailer_faults(body: str) -> Iterator[str]:
-    last = re.split(r'\n{2,}', body)[-1]
-    if not _is_trailers(last):
+def _trailer_faults(message: Message) -> Iterator[str]:
+    if not message.trailers:
         yield 'The last paragraph is not trailers only; there has to be an `Upstream-Status:`.'
         return
-    trailers = [
-        (match[1], line.split(':', 1)[1].strip()) for line in last.splitlines() if (match := _TRAILER.match(line))
-    ]
-    statuses = [value for key, value in trailers if key == 'Upstream-Status']
+    statuses = message.values('Upstream-Status')
     if len(statuses) != 1:
         yield f'There has to be one trailer `Upstream-Status:`, and there are {len(statuses)}.'
     for status in statuses:
@@ -88,9 +121,14 @@ def _trailer_faults(body: str) -> Iterator[str]:
             yield (
                 f'`Upstream-Status` must be `Pending`, `Submitted [https://…]` or `Inappropriate [why]`, but is {status!r}.'
             )
-    if any(key.lower() == 'signed-off-by' for key, _ in trailers):
+    if any(key.lower() == 'signed-off-by' for key, _ in message.trailers):
         yield 'There is a `Signed-off-by:`, which only the one who opens the pull request can give.'
 
 
-def _is_trailers(paragraph: str) -> bool:
-    return bool(paragraph) and all(_TRAILER.fullmatch(line) for line in paragraph.splitlines())
+def _need_faults(message: Message, earlier: Collection[str]) -> Iterator[str]:
+    needs = message.values('Needs')
+    for need in dict.fromkeys(needs):
+        if need not in earlier:
+            yield f'`Needs` must be the subject of an earlier patch, but is {need!r}.'
+        if needs.count(need) > 1:
+            yield f'`Needs` names {need!r} {needs.count(need)} times.'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from series.errors import DirtyTreeError, ElsewhereError, LostWorkError, NoTreeError, UnfinishedError
 from series.git import Git
 from series.line import Line
@@ -46,16 +48,23 @@ def refuse_missing(line: Line) -> None:
         )
 
 
+def unfinished(git: Git) -> str | None:
+    """Return the git command that a repository is in the middle of, if any."""
+
+    def has(path: str) -> bool:
+        return Path(git.run('rev-parse', '--path-format=absolute', '--git-path', path)).exists()
+
+    operation = next((name for path, name in _OPERATIONS.items() if has(path)), None)
+    return 'rebase' if operation == 'am' and not has('rebase-apply/applying') else operation
+
+
 def refuse_unfinished(line: Line) -> None:
     """Refuse a tree in the middle of something.
 
     Raises:
         UnfinishedError: It is.
     """
-    operation = next((name for path, name in _OPERATIONS.items() if (line.tree / '.git' / path).exists()), None)
-    if operation == 'am' and not (line.tree / '.git/rebase-apply/applying').exists():
-        operation = 'rebase'
-    if operation:
+    if operation := unfinished(Git(line.tree)):
         tree = line.show(line.tree)
         raise UnfinishedError(
             f'The tree `{tree}` is in the middle of a `git {operation}`.',

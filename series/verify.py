@@ -7,10 +7,13 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from queue import SimpleQueue
 
 from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
 from series import tree
@@ -21,7 +24,8 @@ from series.errors import Fault, PatchError, VerifyError
 from series.extract import write_patches
 from series.git import Git
 from series.line import Line
-from series.message import message_faults
+from series.message import message_faults, read_message
+from series.needs import all_needs, direct_needs
 
 _PACKAGE = f'{UPSTREAM_FOLDER}/{PACKAGE}/'
 _PATHS = (_PACKAGE, 'tests/', 'docs/')
@@ -35,7 +39,7 @@ class Verified:
 
     patch: Path
     tests: int = 0
-    """How many tests passed after it."""
+    """How many tests passed after it and all patches before it."""
     faults: list[Fault] = field(default_factory=list[Fault])
 
 
@@ -59,7 +63,8 @@ def verify(line: Line, report: Report, environment: Callable[[Line], Path] = ups
 
     Checked are the message, the paths, that `pydantic_ai` is imported, the tests that the patch adds or changes and the
     examples of the pages and docstrings that it touches; after the last patch those of all patches; and that an extract
-    would change nothing. The tree and the patches stay as they are.
+    would change nothing. A patch that doesn't need all patches before it is checked once more on those that it needs, and
+    each that it needs must be missed when it isn't there. The tree and the patches stay as they are.
 
     Args:
         line: The line.
@@ -74,36 +79,15 @@ def verify(line: Line, report: Report, environment: Callable[[Line], Path] = ups
         EnvironmentFailedError: The environment of upstream's tests can't be made.
         DownloadError: The base can't be got, or isn't the pinned one.
     """
-    patches = line.patches
     base = base_repository(line, report)
     report("Making the environment of upstream's tests")
     python = environment(line)
-    found: list[Verified] = []
     with tempfile.TemporaryDirectory(dir=line.tree.parent, prefix='.verify-') as folder:
         report('Checking the base out')
         git = clone(base, Path(folder) / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
-        run = _Run(git, python, Path(folder))
-        earlier: set[str] = set()
-        for number, patch in enumerate(patches):
-            report(f'Verifying `{patch.name}`', number, len(patches))
-            found.append(verified := Verified(patch))
-            verified.faults += [Fault(fault) for fault in message_faults(patch, Path(folder))]
-            try:
-                apply_one(git, patch)
-            except PatchError as error:
-                verified.faults.append(Fault('It does not apply to the base with the patches before it.', error.words))
-                break
-            paths = git.lines('-c', 'core.quotePath=false', 'diff', '--name-only', '--no-renames', 'HEAD~1', 'HEAD')
-            verified.faults += _path_faults(git, paths)
-            if run.import_package(verified):
-                run.test(verified, paths)
-                if patch == patches[-1]:
-                    report('Verifying what the patches before it carry', number, len(patches))
-                    run.test(verified, earlier.difference(paths))
-            earlier.update(paths)
-        else:
-            _check_round_trip(git, found, Path(folder) / 'written')
+        found, checks = _plan(git, line.patches, report)
+        _run_all(checks, git, python, Path(folder), report)
     if any(verified.faults for verified in found):
         raise VerifyError(
             line.name,
@@ -112,6 +96,93 @@ def verify(line: Line, report: Report, environment: Callable[[Line], Path] = ups
             f'`{line.show(line.folder)}` with `make extract`, and run `make verify` again.',
         )
     return found
+
+
+def _plan(git: Git, patches: list[Path], report: Report) -> tuple[list[Verified], list[_Check]]:
+    """Check what needs no Python, and make the commits on which the rest is to be checked."""
+    messages = {patch: read_message(patch) for patch in patches}
+    needs = direct_needs(messages)
+    stack = _Stack(git)
+    found: list[Verified] = []
+    checks: list[_Check] = []
+    carried: set[str] = set()
+    for number, patch in enumerate(patches):
+        report(f'Applying `{patch.name}`', number, len(patches))
+        found.append(verified := Verified(patch))
+        earlier = [messages[before].subject for before in patches[:number]]
+        verified.faults += [Fault(fault) for fault in message_faults(patch, messages[patch], earlier)]
+        try:
+            commit = stack.commit(patches[: number + 1])
+        except PatchError as error:
+            verified.faults.append(Fault('It does not apply to the base with the patches before it.', error.words))
+            break
+        git.run('checkout', '--quiet', '--detach', commit)
+        paths = git.lines('-c', 'core.quotePath=false', 'diff', '--name-only', '--no-renames', 'HEAD~1', 'HEAD')
+        verified.faults += _path_faults(git, paths)
+        checks.append(_Check(verified, commit, paths))
+        if patch == patches[-1]:
+            checks.append(_Check(verified, commit, sorted(carried.difference(paths)), last=True))
+        carried.update(paths)
+        checks += _apart(stack, verified, paths, patches[:number], needs)
+    else:
+        git.run('checkout', '--quiet', '--detach', stack.commit(patches))
+        _check_round_trip(git, found, git.folder.with_name('written'))
+    return found, checks
+
+
+def _apart(
+    stack: _Stack, verified: Verified, paths: list[str], before: list[Path], needs: Mapping[Path, list[Path]]
+) -> Iterator[_Check]:
+    """Plan the checks of a patch on what it needs, and without each part of it, where that isn't all before it anyway."""
+    patch = verified.patch
+    needed = all_needs(needs[patch], needs)
+    if needed != before:
+        where = 'on the base with only the patches that it needs' if needed else 'on the base alone'
+        try:
+            yield _Check(verified, stack.commit([*needed, patch]), paths, where=f', {where}')
+        except PatchError as error:
+            name = 'It' if error.patch == patch else f'`{error.patch.name}`, which it needs,'
+            remedy = 'Name in a `Needs:` trailer what it needs besides.'
+            verified.faults.append(Fault(f'{name} does not apply {where}. {remedy}', error.words))
+    for need in needs[patch]:
+        rest = all_needs([other for other in needs[patch] if other != need], needs)
+        if need not in rest:
+            # Most can't be applied there, which is the end of it.
+            with suppress(PatchError):
+                yield _Check(verified, stack.commit([*rest, patch]), paths, unneeded=need)
+
+
+def _run_all(checks: list[_Check], git: Git, python: Path, folder: Path, report: Report) -> None:
+    """Run checks, as many at a time as there are processors, and write what they find down in their order."""
+    workers = min(len(checks), os.cpu_count() or 1)
+    if not workers:
+        return
+    (certificates := folder / 'certificates').mkdir()
+    runs: SimpleQueue[_Run] = SimpleQueue()
+    for number in range(workers):
+        runs.put(_Run(clone(git.folder, folder / f'checkout-{number}', 'HEAD'), python, certificates))
+
+    def run(check: _Check) -> None:
+        worker = runs.get()
+        try:
+            worker.run(check)
+        finally:
+            runs.put(worker)
+
+    report('Verifying the patches', 0, len(checks))
+    with ThreadPoolExecutor(workers) as pool:
+        # What takes longest comes first, so that no processor waits for it in the end.
+        waiting = [pool.submit(run, check) for check in sorted(checks, key=lambda check: -len(check.paths))]
+        try:
+            for done, finished in enumerate(as_completed(waiting), 1):
+                finished.result()
+                report('Verifying the patches', done, len(checks))
+        finally:
+            pool.shutdown(cancel_futures=True)
+    for check in checks:
+        check.verified.faults += check.faults
+        if not check.where and check.unneeded is None:
+            check.verified.tests += check.tests
 
 
 def _path_faults(git: Git, paths: Sequence[str]) -> Iterator[Fault]:
@@ -144,53 +215,104 @@ def _is_test(path: str) -> bool:
 
 
 @dataclass
+class _Check:
+    """A patch on a commit, to be imported and tested."""
+
+    verified: Verified
+    commit: str
+    paths: Sequence[str]
+    """Where the tests and examples are."""
+    where: str = ''
+    """What the commit stands on, in the words of a fault, unless that is all patches before it."""
+    unneeded: Path | None = None
+    """The patch that the commit lacks, and without which something must fail."""
+    last: bool = False
+    """Whether it is about what all other patches carry."""
+    faults: list[Fault] = field(default_factory=list[Fault])
+    tests: int = 0
+
+
+class _Stack:
+    """Makes commits of some of the patches, each of them once.
+
+    Args:
+        git: The tree, whose branch `series` is the base.
+    """
+
+    def __init__(self, git: Git) -> None:
+        self._git = git
+        self._commits: dict[tuple[Path, ...], str] = {(): git.run('rev-parse', tree.BASE)}
+
+    def commit(self, patches: Sequence[Path]) -> str:
+        """Return the commit that patches make on the base.
+
+        Raises:
+            PatchError: One of them doesn't apply.
+        """
+        made = next(count for count in range(len(patches), -1, -1) if tuple(patches[:count]) in self._commits)
+        if made < len(patches):
+            self._git.run('checkout', '--quiet', '--detach', self._commits[tuple(patches[:made])])
+        for count in range(made, len(patches)):
+            apply_one(self._git, patches[count])
+            self._commits[tuple(patches[: count + 1])] = self._git.run('rev-parse', 'HEAD')
+        return self._commits[tuple(patches)]
+
+
+@dataclass
 class _Run:
-    """Runs Python on a tree in the environment of upstream's tests."""
+    """Runs Python on a checkout in the environment of upstream's tests."""
 
     git: Git
     python: Path
-    scratch: Path
+    certificates: Path
 
-    def __post_init__(self) -> None:
+    def run(self, check: _Check) -> None:
+        """Import the package, and run the tests and examples, as far as they are there."""
+        self.git.run('checkout', '--quiet', '--detach', check.commit)
+        self.git.run('clean', '--quiet', '--force', '-dx')
         # `tests/test_examples.py` looks for examples in these folders of upstream's repository, and takes the last
         # one for a sign that every extra is installed. Our pages and docstrings need no more than `tests.in` holds.
         for folder in ('docs', 'pydantic_evals', 'pydantic_graph', 'pydantic_ai_examples'):
             (self.git.folder / folder).mkdir(exist_ok=True)
-        self.certificates = self.scratch / 'certificates'
-        self.certificates.mkdir()
+        # What all patches carry is tested on a commit that is imported for the last patch already.
+        if check.last or self._import_package(check):
+            self._test(check)
+        if check.unneeded:
+            fault = Fault(
+                f'It needs no `{check.unneeded.name}`, without which it applies and its tests pass, but names it in `Needs:`.'
+            )
+            check.faults = [] if check.faults else [fault]
 
-    def import_package(self, verified: Verified) -> bool:
-        """Import the package, and say whether that worked."""
-        done = self._run('-c', f'import pathlib, {PACKAGE}; print(pathlib.Path({PACKAGE}.__file__).resolve())')
+    def _import_package(self, check: _Check) -> bool:
+        done = self._python('-c', f'import pathlib, {PACKAGE}; print(pathlib.Path({PACKAGE}.__file__).resolve())')
         if done.returncode:
-            verified.faults.append(Fault(f'`import {PACKAGE}` fails after it.', done.stdout))
+            check.faults.append(Fault(f'`import {PACKAGE}` fails after it{check.where}.', done.stdout))
             return False
         assert Path(done.stdout.strip()).is_relative_to(self.git.folder), f'the tests would run on {done.stdout}'
         return True
 
-    def test(self, verified: Verified, paths: Iterable[str]) -> None:
-        """Run the tests and examples that are in these files, as far as they are there."""
-        paths = sorted(path for path in paths if (self.git.folder / path).exists())
+    def _test(self, check: _Check) -> None:
+        paths = sorted(path for path in check.paths if (self.git.folder / path).exists())
         tests = [path for path in paths if _is_test(path)]
         if tests:
-            self._pytest(verified, f'The tests in {_listed(tests)}', *tests)
+            self._pytest(check, f'The tests in {_listed(tests)}', *tests)
         examples = [path for path in paths if path.endswith(('.md', '.py')) and not path.startswith('tests/')]
         # Without upstream's tests the tree has nothing that runs examples.
         if examples and (self.git.folder / _EXAMPLES).exists():
             # `-k` takes such a path for one name. The colon keeps out a longer path that begins with it.
             chosen = ' or '.join(f'{path}:' for path in examples)
-            self._pytest(verified, f'The examples in {_listed(examples)}', _EXAMPLES, '-k', chosen)
+            self._pytest(check, f'The examples in {_listed(examples)}', _EXAMPLES, '-k', chosen)
 
-    def _pytest(self, verified: Verified, what: str, *arguments: str) -> None:
+    def _pytest(self, check: _Check, what: str, *arguments: str) -> None:
         # Faults enough to see what is wrong.
-        done = self._run('-m', 'pytest', '-q', '--tb=short', '--maxfail=5', '-p', 'no:cacheprovider', *arguments)
+        done = self._python('-m', 'pytest', '-q', '--tb=short', '--maxfail=5', '-p', 'no:cacheprovider', *arguments)
         summary = done.stdout.strip().rpartition('\n')[2]
         # 5: no test was selected, as in a file without examples.
         if done.returncode not in ((0, 5) if '-k' in arguments else (0,)):
-            verified.faults.append(Fault(f'{what} fail after it.', done.stdout))
-        verified.tests += int(passed[1]) if (passed := re.search(r'(\d+) passed', summary)) else 0
+            check.faults.append(Fault(f'{what} fail after it{check.where}.', done.stdout))
+        check.tests += int(passed[1]) if (passed := re.search(r'(\d+) passed', summary)) else 0
 
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(('PYTHON', 'PYTEST'))}
         environment |= {
             # Files of two commits can have the same size and second, which is all that a compiled file is checked by.

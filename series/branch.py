@@ -1,0 +1,381 @@
+"""Put a patch, with what it needs, on a branch of the user's own clone of upstream, and write the pull request's text."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
+from series.apply import apply_one, misfits
+from series.base import Report, base_repository, clone
+from series.errors import CloneError, NoPatchError, PatchError, ToolsError
+from series.git import Git, environment, user_environment, words
+from series.line import Line
+from series.message import Message, read_message
+from series.needs import all_needs, direct_needs
+from series.pull_request import pull_request_text, upstream_template
+from series.tree import unfinished
+
+_OURS = {'Needs', 'Upstream-Status'}
+"""The trailers that say something of the series, which upstream has no use for."""
+
+_APPLY = ('apply', '--cached', '--whitespace=nowarn')
+
+_TOOLS = {'format': 'ruff', 'lint': 'ruff', 'typecheck': 'pyright'}
+"""Upstream's own targets for make, and the program that each runs with `uv run`."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """What was made."""
+
+    name: str
+    onto: str
+    subjects: list[str]
+    """Of its commits."""
+    text: Path
+    """The file with the pull request's title and body."""
+    notes: list[str]
+    """What the user should know, in full sentences."""
+
+
+def branch(
+    line: Line,
+    number: int,
+    folder: Path,
+    report: Report,
+    *,
+    onto: str | None = None,
+    name: str | None = None,
+    three_way: bool = False,
+    tools: bool = True,
+) -> Branch:
+    """Make a branch with a patch and all patches that it needs, in the order of the series, and switch the clone to it.
+
+    The commits are made beside the clone's index and work tree. Only when all of them are there, the branch is made and
+    checked out; until then nothing that the user sees changes. The authors are those of the patches, the committer is
+    who the clone's configuration says.
+
+    Args:
+        line: The line.
+        number: The patch, counted from one.
+        folder: The clone of upstream.
+        report: Is told of each step.
+        onto: The revision that the branch begins at; by default the tag of the line's release.
+        name: What to call the branch; by default after the subject of the patch.
+        three_way: Merge what doesn't apply.
+        tools: Run upstream's own formatter and checks on the branch, as far as they are installed there.
+
+    Raises:
+        NoPatchError: There is no such patch.
+        CloneError: The clone is none, or isn't in a state to make a branch in.
+        PatchError: A patch doesn't apply there; the clone is as it was.
+        ToolsError: The branch is made, but upstream's own checks fail on it.
+        DownloadError: The base, which a merge goes back to, can't be got, or isn't the pinned one.
+    """
+    report('Reading the patches')
+    patch = _patch(line, number)
+    messages = {path: read_message(path) for path in line.patches}
+    stack = all_needs([patch], direct_needs(messages))
+    name = name or _slug(messages[patch].subject)
+    git = _refuse(folder, name)
+    target = _target(git, onto or f'v{line.name}', tagged=onto is None)
+    identity = _identity(git)
+    with tempfile.TemporaryDirectory() as scratch:
+        # An index of its own: the clone's stays as it is.
+        settings = environment() | identity | {'GIT_INDEX_FILE': str(Path(scratch) / 'index')}
+        plumbing = Git(git.folder, settings)
+        plumbing.run('read-tree', target)
+        commit = target
+        for done, each in enumerate(stack):
+            report(f'Applying `{each.name}`', done, len(stack))
+            if error := _apply(plumbing, line, each, onto):
+                if not three_way:
+                    raise error
+                _lend_blobs(line, each, plumbing, Path(scratch), report)
+                _merge(plumbing, line, each, onto, number)
+            commit = _commit(plumbing, settings, commit, messages[each], Path(scratch) / 'message')
+    report(f'Making the branch `{name}`')
+    git.run('switch', '--quiet', '--no-track', '--create', name, commit)
+    text = _write_text(line, patch, messages, stack, git, target)
+    notes = _unlisted_pages(git, target)
+    if tools:
+        notes += _run_tools(git, name, text, line, report)
+    subjects = [messages[each].subject for each in stack]
+    return Branch(name, onto or f'v{line.name}', subjects, text, notes)
+
+
+def _patch(line: Line, number: int) -> Path:
+    if not 1 <= number <= len(line.patches):
+        listed = '\n'.join(path.name for path in line.patches)
+        raise NoPatchError(
+            f'There is no patch {number} in `{line.show(line.folder)}`, which has {len(line.patches)}.',
+            'Name one of these by its number.',
+            listed,
+        )
+    return line.patches[number - 1]
+
+
+def _slug(subject: str) -> str:
+    return re.sub(r'[^a-z0-9]+', '-', subject.lower()).strip('-')
+
+
+# The clone
+
+
+def _refuse(folder: Path, name: str) -> Git:
+    """Refuse a clone that a branch can't be made in, and return the user's own git there."""
+    git = Git(folder, user_environment())
+    found = git.attempt('rev-parse', '--show-toplevel') if folder.is_dir() else None
+    if found is None or found.returncode or not found.stdout.strip():
+        raise CloneError(
+            f'The folder `{folder}` is no clone of upstream: it is not a git repository with a work tree.',
+            'Clone pydantic-ai with `git clone`, and name its folder with `--clone`.',
+            words(found) if found else '',
+        )
+    git = Git(Path(found.stdout.decode('utf-8', 'surrogateescape').rstrip('\n')), user_environment())
+    operation = unfinished(git) or ('bisect' if _has(git, 'BISECT_LOG') else None)
+    if operation:
+        end = 'reset' if operation == 'bisect' else '--abort'
+        raise CloneError(
+            f'The clone `{folder}` is in the middle of a `git {operation}`.',
+            f'Finish it, or give it up with `git -C {folder} {operation} {end}`, then run the same command again.',
+        )
+    changes = git.run('-c', 'core.quotePath=false', 'status', '--porcelain', '--untracked-files=all')
+    if changes:
+        raise CloneError(
+            f'The clone `{folder}` has changes that are not committed.',
+            f'Commit them, or put them away with `git -C {folder} stash --include-untracked`, then run the same command '
+            f'again.',
+            changes,
+        )
+    if git.attempt('check-ref-format', '--branch', name).returncode:
+        raise CloneError(f'{name!r} can not be the name of a branch.', 'Name another with `--name`.')
+    if git.has(f'refs/heads/{name}'):
+        raise CloneError(
+            f'The clone `{folder}` has a branch `{name}` already.',
+            f'Name another with `--name`, or delete that one with `git -C {folder} branch --delete --force {name}`.',
+        )
+    return git
+
+
+def _has(git: Git, path: str) -> bool:
+    return Path(git.run('rev-parse', '--path-format=absolute', '--git-path', path)).exists()
+
+
+def _target(git: Git, revision: str, *, tagged: bool) -> str:
+    """Return the commit that the branch begins at."""
+    found = f'refs/tags/{revision}' if tagged else revision
+    if not git.has(found):
+        if not _is_upstream(git, 'HEAD'):
+            raise _no_upstream(git, 'HEAD')
+        raise CloneError(
+            f'The clone `{git.folder}` has no {"tag" if tagged else "revision"} `{revision}`.',
+            f'Get it with `git -C {git.folder} fetch --tags URL`, where URL is that of upstream, or name another with '
+            f'`--onto`, then run the same command again.',
+        )
+    if not _is_upstream(git, found):
+        raise _no_upstream(git, revision)
+    return git.run('rev-parse', f'{found}^{{commit}}')
+
+
+def _is_upstream(git: Git, revision: str) -> bool:
+    return not git.attempt('cat-file', '-e', f'{revision}:{UPSTREAM_FOLDER}/{PACKAGE}/__init__.py').returncode
+
+
+def _no_upstream(git: Git, revision: str) -> CloneError:
+    return CloneError(
+        f'The repository `{git.folder}` is no clone of upstream: `{revision}` has no `{UPSTREAM_FOLDER}/{PACKAGE}`.',
+        'Name the folder of a clone of pydantic-ai with `--clone`.',
+    )
+
+
+def _identity(git: Git) -> dict[str, str]:
+    """Return who commits, as the user has told git."""
+    found = git.attempt('-c', 'user.useConfigOnly=true', 'var', 'GIT_COMMITTER_IDENT')
+    identity = re.fullmatch(r'(.*) <(.*)> \d+ [-+]\d+', found.stdout.decode('utf-8', 'replace').strip())
+    if found.returncode or not identity:
+        raise CloneError(
+            "Git doesn't know who you are, and you will be the committer.",
+            f'Say it with `git -C {git.folder} config user.name NAME` and `git -C {git.folder} config user.email ADDRESS`, '
+            f'then run the same command again.',
+            words(found),
+        )
+    return {'GIT_COMMITTER_NAME': identity[1], 'GIT_COMMITTER_EMAIL': identity[2]}
+
+
+# The commits
+
+
+def _apply(git: Git, line: Line, patch: Path, onto: str | None) -> PatchError | None:
+    """Apply a patch to the index, or return why that isn't possible."""
+    done = git.attempt(*_APPLY, str(patch))
+    if not done.returncode:
+        return None
+    said = words(done)
+    files = misfits(said)
+    return PatchError(
+        f'The patch `{line.show(patch)}` does not apply to {_where(line, onto)}: it does not fit '
+        f'{", ".join(f"`{file}`" for file in files)}. The clone `{git.folder}` is as it was.',
+        'Run the same command with `--3way` to merge it.',
+        said,
+        patch=patch,
+        files=files,
+    )
+
+
+def _merge(git: Git, line: Line, patch: Path, onto: str | None, number: int) -> None:
+    """Merge a patch into the index.
+
+    That comes after `_apply()`, since a merge finds conflicts between neighbouring lines where a patch finds its place.
+    """
+    done = git.attempt(*_APPLY, '--3way', str(patch))
+    if not done.returncode:
+        return
+    unmerged = git.lines('-c', 'core.quotePath=false', 'ls-files', '--unmerged')
+    conflicts = sorted({entry.partition('\t')[2] for entry in unmerged}) or misfits(words(done))
+    remedy = (
+        f'Make the branch on the tag, with the same command without `--onto`; then `git -C {git.folder} rebase {onto}` stops '
+        f'at each conflict, which you resolve with git as any other.'
+        if onto
+        else f"`make verify` checks that it applies to the release. If it does, the clone's tag `v{line.name}` isn't upstream's."
+    )
+    raise PatchError(
+        f'The patch `{line.show(patch)}` can not be merged with {_where(line, onto)}: there are conflicts in '
+        f'{", ".join(f"`{file}`" for file in conflicts)}. The clone `{git.folder}` is as it was.',
+        remedy,
+        words(done),
+        patch=patch,
+        files=conflicts,
+    )
+
+
+def _where(line: Line, onto: str | None) -> str:
+    return f'`{onto}`' if onto else f'the tag `v{line.name}`'
+
+
+def _lend_blobs(line: Line, patch: Path, git: Git, scratch: Path, report: Report) -> None:
+    """Give the clone the files as the patch found them in the series, which a merge goes back to.
+
+    The clone lacks those that other patches have made, and may lack those of the base, whose tests can be of another
+    release. Nothing refers to them, so git deletes them in time.
+    """
+    source = Git(scratch / 'tree')
+    if not source.folder.exists():
+        report('Making the tree that the patch is from')
+        clone(base_repository(line, report), source.folder, 'HEAD')
+    for each in line.patches[: line.patches.index(patch)]:
+        if not source.has(_mark(each)):
+            apply_one(source, each)
+            source.run('update-ref', _mark(each), 'HEAD')
+    for blob in re.findall(rb'^index ([0-9a-f]{40})\.\.', patch.read_bytes(), re.MULTILINE):
+        found = source.attempt('cat-file', 'blob', blob.decode())
+        if not found.returncode:
+            (scratch / 'blob').write_bytes(found.stdout)
+            git.run('hash-object', '-w', '--no-filters', str(scratch / 'blob'))
+
+
+def _mark(patch: Path) -> str:
+    return f'refs/series/made/{patch.stem}'
+
+
+def _commit(git: Git, settings: dict[str, str], parent: str, message: Message, scratch: Path) -> str:
+    """Commit the index, with what upstream has a use for of a patch's message."""
+    trailers = '\n'.join(f'{name}: {value}' for name, value in message.trailers if name not in _OURS)
+    parts = (message.subject, message.text, trailers)
+    scratch.write_text('\n\n'.join(part for part in parts if part) + '\n', 'utf-8')
+    name, email, date = message.author
+    author = {'GIT_AUTHOR_NAME': name, 'GIT_AUTHOR_EMAIL': email, 'GIT_AUTHOR_DATE': date}
+    tree = git.run('write-tree')
+    return Git(git.folder, settings | author).run('commit-tree', tree, '-p', parent, '-F', str(scratch))
+
+
+# The pull request
+
+
+def _write_text(
+    line: Line, patch: Path, messages: dict[Path, Message], stack: list[Path], git: Git, target: str
+) -> Path:
+    # Pull requests are made against upstream's main branch, whose template can be newer than the release.
+    heads = git.lines('for-each-ref', '--format=%(refname)', 'refs/remotes/*/HEAD', 'refs/remotes/*/main')
+    template = upstream_template(git, [*heads, target])
+    needed = [messages[each] for each in stack[:-1]]
+    text = line.root / 'build' / 'pull-requests' / line.name / f'{patch.stem}.md'
+    text.parent.mkdir(parents=True, exist_ok=True)
+    text.write_text(pull_request_text(messages[patch], needed, template), 'utf-8')
+    return text
+
+
+def _unlisted_pages(git: Git, target: str) -> list[str]:
+    """Say which pages the branch adds that upstream's index of pages doesn't have, which no patch can edit."""
+    added = git.lines('diff', '--name-only', '--no-renames', '--diff-filter=A', target, 'HEAD', '--', 'docs/*.md')
+    index = git.folder / 'mkdocs.yml'
+    listed = index.read_text('utf-8', 'replace') if index.exists() else ''
+    pages = [page for page in added if page.removeprefix('docs/') not in listed]
+    if not pages:
+        return []
+    return [f'Add {", ".join(f"`{page}`" for page in pages)} to the navigation in `mkdocs.yml`, which no patch can do.']
+
+
+def _run_tools(git: Git, name: str, text: Path, line: Line, report: Report) -> list[str]:
+    """Run upstream's own formatter and checks, and say what came of them."""
+    notes: list[str] = []
+    failed: list[str] = []
+    said: list[str] = []
+    for target, program in _TOOLS.items():
+        if missing := _missing(git, program):
+            notes.append(f'Skipped `make {target}`: {missing}.')
+            continue
+        report(f'Running `make {target}`')
+        done = _make(git.folder, target)
+        if done.returncode:
+            failed.append(f'`make {target}`')
+            said.append(words(done))
+        elif target == 'format' and (changes := git.lines('diff', '--name-only')):
+            listed = ', '.join(f'`{path}`' for path in changes)
+            notes.append(
+                f'`make format` changed {listed}. Look at it with `git -C {git.folder} diff`, and put it into the last '
+                f'commit with `git -C {git.folder} commit --all --amend --no-edit`.'
+            )
+        else:
+            notes.append(f'`make {target}` {"changes nothing" if target == "format" else "passes"}.')
+    if failed:
+        raise ToolsError(
+            f'The branch `{name}` is made, and the text of the pull request is in `{line.show(text)}`, but on it '
+            f'{" and ".join(failed)} {"fail" if len(failed) > 1 else "fails"}.',
+            '\n'.join([*notes, f'Correct it in `{git.folder}`, and run that there again.']),
+            '\n\n'.join(said),
+        )
+    return notes
+
+
+def _missing(git: Git, program: str) -> str:
+    """Say what is missing to run one of upstream's targets."""
+    for command in ('make', 'uv'):
+        if not shutil.which(command):
+            return f"`{command}` isn't on the path"
+    if not (git.folder / 'Makefile').exists():
+        return 'there is no `Makefile`'
+    installed = git.folder / os.environ.get('UV_PROJECT_ENVIRONMENT', '.venv')
+    if not any((installed / folder / program).exists() for folder in ('bin', 'Scripts')):
+        return f"`{program}` isn't installed in `{installed.name}`, which `make install` does"
+    return ''
+
+
+def _make(folder: Path, target: str) -> subprocess.CompletedProcess[bytes]:
+    # The tool's own environment and the variables of an outer make, such as `N`, are none of that make's business.
+    ours = ('VIRTUAL_ENV', 'MAKEFLAGS', 'MFLAGS', 'MAKELEVEL', 'MAKEOVERRIDES', 'PYTHONPATH')
+    kept = {key: value for key, value in os.environ.items() if key not in ours}
+    return subprocess.run(
+        ['make', '--no-print-directory', target],
+        cwd=folder,
+        env=kept,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
