@@ -240,8 +240,8 @@ def _merge(git: Git, line: Line, patch: Path, onto: str | None, number: int) -> 
     unmerged = git.lines('-c', 'core.quotePath=false', 'ls-files', '--unmerged')
     conflicts = sorted({entry.partition('\t')[2] for entry in unmerged}) or misfits(words(done))
     remedy = (
-        f'Make the branch on the tag, with the same command without `--onto`; then `git -C {git.folder} rebase {onto}` stops '
-        f'at each conflict, which you resolve with git as any other.'
+        f'Make the branch on the tag, with the same command without `--onto`; then `git -C {git.folder} rebase --onto '
+        f'{onto} v{line.name}` stops at each conflict, which you resolve with git as any other.'
         if onto
         else f"`make verify` checks that it applies to the release. If it does, the clone's tag `v{line.name}` isn't upstream's."
     )

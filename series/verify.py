@@ -179,10 +179,16 @@ def _run_all(checks: list[_Check], git: Git, python: Path, folder: Path, report:
                 report('Verifying the patches', done, len(checks))
         finally:
             pool.shutdown(cancel_futures=True)
+    failed: set[Path] = set()
     for check in checks:
-        check.verified.faults += check.faults
         if not check.where and check.unneeded is None:
             check.verified.tests += check.tests
+            if check.faults:
+                failed.add(check.verified.patch)
+        elif check.verified.patch in failed:
+            # It says nothing of what the patch needs.
+            continue
+        check.verified.faults += check.faults
 
 
 def _path_faults(git: Git, paths: Sequence[str]) -> Iterator[Fault]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from series.message import message_faults
+from series.message import message_faults, read_message
 
 BODY = """\
 A toolset's exit is never told that the run failed, so one that commits
@@ -20,6 +20,10 @@ https://github.com/pydantic/pydantic-ai/issues/1234567890/a-very-long-address-in
 
 - This goes away when upstream passes the exception on."""
 STATUS = 'Upstream-Status: Pending'
+
+
+def faults(patch: Path, *earlier: str) -> list[str]:
+    return message_faults(patch, read_message(patch), earlier)
 
 
 def write(folder: Path, subject: str, body: str) -> Path:
@@ -49,7 +53,7 @@ def write(folder: Path, subject: str, body: str) -> Path:
     ],
 )
 def test_message_faults_of_a_good_subject_are_none(tmp_path: Path, subject: str) -> None:
-    assert message_faults(write(tmp_path, subject, f'{BODY}\n\n{STATUS}'), tmp_path) == []
+    assert faults(write(tmp_path, subject, f'{BODY}\n\n{STATUS}')) == []
 
 
 @pytest.mark.parametrize(
@@ -61,7 +65,7 @@ def test_message_faults_of_a_good_subject_are_none(tmp_path: Path, subject: str)
     ],
 )
 def test_message_faults_of_good_trailers_are_none(tmp_path: Path, trailers: str) -> None:
-    assert message_faults(write(tmp_path, 'Pass it on', f'{BODY}\n\n{trailers}'), tmp_path) == []
+    assert faults(write(tmp_path, 'Pass it on', f'{BODY}\n\n{trailers}')) == []
 
 
 @pytest.mark.parametrize(
@@ -82,11 +86,11 @@ def test_message_faults_of_good_trailers_are_none(tmp_path: Path, trailers: str)
     ],
 )
 def test_message_faults_of_a_bad_subject_name_it(tmp_path: Path, subject: str, fault: str) -> None:
-    assert message_faults(write(tmp_path, subject, f'{BODY}\n\n{STATUS}'), tmp_path) == [fault]
+    assert faults(write(tmp_path, subject, f'{BODY}\n\n{STATUS}')) == [fault]
 
 
 @pytest.mark.parametrize(
-    'message, faults',
+    'message, found',
     [
         (STATUS, ['There is no body.']),
         (f'It is new.\n\n{STATUS}', ['The body has 3 words; it should have between 30 and 600.']),
@@ -110,15 +114,49 @@ def test_message_faults_of_a_bad_subject_name_it(tmp_path: Path, subject: str, f
         ),
     ],
 )  # fmt: skip
-def test_message_faults_of_a_bad_body_name_them(tmp_path: Path, message: str, faults: list[str]) -> None:
-    assert message_faults(write(tmp_path, 'Pass it on', message), tmp_path) == faults
+def test_message_faults_of_a_bad_body_name_them(tmp_path: Path, message: str, found: list[str]) -> None:
+    assert faults(write(tmp_path, 'Pass it on', message)) == found
 
 
 def test_message_faults_are_all_named_at_once(tmp_path: Path) -> None:
-    assert message_faults(write(tmp_path, 'fix: it.', f'{"w" * 40} {"w" * 40}'), tmp_path) == [
+    assert faults(write(tmp_path, 'fix: it.', f'{"w" * 40} {"w" * 40}')) == [
         "The subject 'fix: it.' has a prefix.",
         "The subject 'fix: it.' ends in a full stop.",
         'The body has 2 words; it should have between 30 and 600.',
         f"The line '{'w' * 40} {'w' * 40}' of the body has 81 characters; 72 are the most.",
         'The last paragraph is not trailers only; there has to be an `Upstream-Status:`.',
     ]
+
+
+NEEDS = f'{BODY}\n\nNeeds: Pass it on\nNeeds: Add `copy()`\n{STATUS}'
+
+
+def test_message_faults_of_needs_that_are_earlier_patches_are_none(tmp_path: Path) -> None:
+    assert faults(write(tmp_path, 'Use both', NEEDS), 'Add `copy()`', 'Add a third', 'Pass it on') == []
+
+
+def test_message_faults_of_a_need_that_is_no_earlier_patch_name_it(tmp_path: Path) -> None:
+    assert faults(write(tmp_path, 'Use both', NEEDS), 'Add `copy()`') == [
+        "`Needs` must be the subject of an earlier patch, but is 'Pass it on'."
+    ]
+
+
+def test_message_faults_of_a_need_that_is_named_twice_name_it(tmp_path: Path) -> None:
+    patch = write(tmp_path, 'Use it', f'{BODY}\n\nNeeds: Pass it on\nNeeds: Pass it on\n{STATUS}')
+
+    assert faults(patch, 'Pass it on') == ["`Needs` names 'Pass it on' 2 times."]
+
+
+def test_read_message_returns_what_git_am_would_commit(tmp_path: Path) -> None:
+    message = read_message(write(tmp_path, 'Use [both]', NEEDS))
+
+    assert message.author == ('A. Author', 'author@example.com', 'Sat, 1 Feb 2025 12:00:00 +0100')
+    assert (message.subject, message.text) == ('Use [both]', BODY)
+    assert message.trailers == (('Needs', 'Pass it on'), ('Needs', 'Add `copy()`'), ('Upstream-Status', 'Pending'))
+    assert message.values('Needs') == ['Pass it on', 'Add `copy()`']
+
+
+def test_read_message_without_trailers_takes_all_for_the_text(tmp_path: Path) -> None:
+    message = read_message(write(tmp_path, 'Use it', f'{BODY}\n\nBy the way.\n{STATUS}'))
+
+    assert (message.text, message.trailers) == (f'{BODY}\n\nBy the way.\n{STATUS}', ())

@@ -44,6 +44,11 @@ REMEDY = (
 )
 
 
+def needing(subject: str, *needs: str) -> str:
+    """Return a message that names the patches which this one needs."""
+    return MESSAGE.format(subject).replace('Upstream', ''.join(f'Needs: {need}\n' for need in needs) + 'Upstream')
+
+
 def write(line: Line, user: User, *commits: tuple[str, dict[str, str | bytes]]) -> None:
     """Write commits to the line's patches and leave no tree behind."""
     apply(line, quiet)
@@ -83,9 +88,10 @@ def test_verify_of_a_good_series_counts_its_tests(line: Line, user: User) -> Non
     assert steps == [
         ("Making the environment of upstream's tests", 0, None),
         ('Checking the base out', 0, None),
-        ('Verifying `0001-Add-subtract.patch`', 0, 2),
-        ('Verifying `0002-Test-add-more.patch`', 1, 2),
-        ('Verifying what the patches before it carry', 1, 2),
+        ('Applying `0001-Add-subtract.patch`', 0, 2),
+        ('Applying `0002-Test-add-more.patch`', 1, 2),
+        # Each after those before it, all after the last, and the second on the base.
+        *(('Verifying the patches', done, 4) for done in range(5)),
     ]
 
 
@@ -117,7 +123,7 @@ def test_verify_names_all_faults_at_once(line: Line, user: User) -> None:
         user,
         ('fix: Say hello', {'hello.txt': 'Hello\n'}),
         (MESSAGE.format('Add `subtract()`.'), wrong),
-        (MESSAGE.format('Add `multiply()`'), {TOOLS: str(wrong[TOOLS]) + '\n\ndef multiply(): ...\n'}),
+        (needing('Add `multiply()`', 'Add `subtract()`.'), {TOOLS: str(wrong[TOOLS]) + '\n\ndef multiply(): ...\n'}),
     )
     with pytest.raises(VerifyError) as error:
         check(line)
@@ -181,7 +187,10 @@ def test_verify_of_a_test_that_a_later_patch_breaks_finds_the_later(line: Line, 
         line,
         user,
         (MESSAGE.format('Add `subtract()`'), {**SUBTRACT, 'docs/tools.md': '# Tools\n'}),
-        (MESSAGE.format('Swap the operands'), {TOOLS: broken, 'tests/test_swap.py': 'def test_swap(): ...\n'}),
+        (
+            needing('Swap the operands', 'Add `subtract()`'),
+            {TOOLS: broken, 'tests/test_swap.py': 'def test_swap(): ...\n'},
+        ),
     )
     assert faults(line) == ['The tests in `tests/test_subtract.py` fail after it.']
 
@@ -245,3 +254,95 @@ def test_verify_without_requirements_says_what_uv_misses(line: Line) -> None:
     with pytest.raises(EnvironmentFailedError) as error:
         verify(line, quiet)
     assert 'tests.in' in error.value.words
+
+
+# What a patch needs
+
+USE: dict[str, str | bytes] = {
+    'pydantic_ai_slim/pydantic_ai/use.py': 'from .tools import subtract\n\n\ndef use() -> int:\n    return subtract(3, 1)\n',
+    'tests/test_use.py': 'from pydantic_ai.use import use\n\n\ndef test_use():\n    assert use() == 2\n',
+}
+TITLE: dict[str, str | bytes] = {
+    INIT: PACKAGE['pydantic_ai/__init__.py'] + "\ntitle = 'AI'\n",
+    'tests/test_title.py': "import pydantic_ai\n\n\ndef test_title():\n    assert pydantic_ai.title == 'AI'\n",
+}
+
+
+def test_verify_of_patches_that_name_what_they_need_passes(line: Line, user: User) -> None:
+    write(
+        line,
+        user,
+        (MESSAGE.format('Add `subtract()`'), SUBTRACT),
+        (MESSAGE.format('Add a title'), TITLE),
+        (needing('Use `subtract()`', 'Add `subtract()`'), USE),
+        (
+            needing('Use it more', 'Use `subtract()`'),
+            {'tests/test_more.py': 'import pydantic_ai.use\n\n\ndef test_more():\n    assert pydantic_ai.use.use()\n'},
+        ),
+    )
+    steps: list[tuple[str, int, int | None]] = []
+
+    found = check(line, lambda step, done=0, of=None: steps.append((step, done, of)))
+
+    assert [verified.faults for verified in found] == [[]] * 4
+    # After those before it: 4, and all of them; on what it needs: the last three; without what they need: the last two.
+    assert steps[-1] == ('Verifying the patches', 10, 10)
+
+
+def test_verify_of_a_patch_that_does_not_name_what_its_text_stands_on_says_so(line: Line, user: User) -> None:
+    write(
+        line,
+        user,
+        (MESSAGE.format('Add `subtract()`'), SUBTRACT),
+        (
+            MESSAGE.format('Say what it does'),
+            {TOOLS: str(SUBTRACT[TOOLS]) + '# b from a\n', 'tests/test_said.py': 'def test_said(): ...\n'},
+        ),
+    )
+    with pytest.raises(VerifyError) as error:
+        check(line)
+    ((fault,),) = error.value.faults.values()
+    assert fault.problem == 'It does not apply on the base alone. Name in a `Needs:` trailer what it needs besides.'
+    assert f'error: patch failed: {TOOLS}:' in fault.words
+
+
+def test_verify_of_a_patch_that_does_not_name_what_it_uses_shows_what_fails(line: Line, user: User) -> None:
+    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT), (MESSAGE.format('Use `subtract()`'), USE))
+    with pytest.raises(VerifyError) as error:
+        check(line)
+    ((fault,),) = error.value.faults.values()
+    assert fault.problem == 'The tests in `tests/test_use.py` fail after it, on the base alone.'
+    assert 'cannot import name' in fault.words
+
+
+def test_verify_of_a_patch_that_needs_more_than_it_names_says_on_what_it_fails(line: Line, user: User) -> None:
+    write(
+        line,
+        user,
+        (MESSAGE.format('Add a title'), TITLE),
+        (MESSAGE.format('Add `subtract()`'), SUBTRACT),
+        (needing('Use `subtract()`', 'Add a title'), {**USE, INIT: str(TITLE[INIT]) + 'name = title\n'}),
+    )
+    assert faults(line) == [
+        'The tests in `tests/test_use.py` fail after it, on the base with only the patches that it needs.'
+    ]
+
+
+def test_verify_of_a_patch_that_names_what_it_does_not_need_says_so(line: Line, user: User) -> None:
+    write(
+        line,
+        user,
+        (MESSAGE.format('Add `subtract()`'), SUBTRACT),
+        (needing('Add a title', 'Add `subtract()`'), TITLE),
+    )
+    assert faults(line) == [
+        'It needs no `0001-Add-subtract.patch`, without which it applies and its tests pass, but names it in `Needs:`.'
+    ]
+
+
+def test_verify_of_a_patch_that_fails_after_all_others_does_not_say_what_it_fails_on_besides(
+    line: Line, user: User
+) -> None:
+    wrong = {**TITLE, 'tests/test_title.py': str(TITLE['tests/test_title.py']).replace("== 'AI'", "== 'BI'")}
+    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT), (MESSAGE.format('Add a title'), wrong))
+    assert faults(line) == ['The tests in `tests/test_title.py` fail after it.']

@@ -1,0 +1,489 @@
+"""`branch` puts a patch and what it needs on a branch of a clone of upstream, or leaves the clone as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from series.apply import apply
+from series.branch import Branch, branch
+from series.errors import CloneError, NoPatchError, PatchError, ToolsError
+from series.extract import extract
+from series.line import Line
+from series.message import read_message
+from series.pull_request import pull_request_text, unwrap
+from tests.series.upstream import PACKAGE, ROOT, User, quiet
+
+TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
+ADD = PACKAGE['pydantic_ai/tools.py']
+SUBTRACT = ADD + '\n\ndef subtract(a: int, b: int) -> int:\n    return a - b\n'
+BODY = 'It is asked for.\nA subclass cannot\ndo it.'
+TEMPLATE = """\
+- Closes #<issue>
+
+<!-- Thank you -->
+
+### Checklist
+
+- [ ] Tested
+"""
+MAKEFILE = """\
+.PHONY: format
+format:
+\tuv run ruff format
+.PHONY: lint
+lint:
+\tuv run ruff check
+.PHONY: typecheck
+typecheck:
+\tuv run pyright
+"""
+UPSTREAM = 'https://github.com/pydantic/pydantic-ai'
+SERIES: list[tuple[str, dict[str, str | bytes]]] = [
+    (f'Add a title\n\n{BODY}\n\nUpstream-Status: Pending', {'docs/title.md': '# Title\n'}),
+    (
+        f'Add `subtract()`\n\n{BODY}\n\nCloses: {UPSTREAM}/issues/7\nUpstream-Status: Submitted [{UPSTREAM}/pull/8]',
+        {TOOLS: SUBTRACT, 'docs/tools.md': '# Tools\n'},
+    ),
+    (f'Test nothing\n\n{BODY}\n\nUpstream-Status: Pending', {'tests/test_nothing.py': 'def test_nothing(): ...\n'}),
+    (
+        f'Use `subtract()`\n\n{BODY}\n\nNeeds: Add `subtract()`\nUpstream-Status: Pending',
+        {TOOLS: SUBTRACT + '\n\ndef negate(a: int) -> int:\n    return subtract(0, a)\n'},
+    ),
+]
+
+
+WRITTEN: dict[str, bytes] = {}
+"""The patches of the series, once they are made."""
+
+
+@pytest.fixture
+def series(line: Line, user: User) -> Line:
+    """A line whose fourth patch needs the second, and no others."""
+    if not WRITTEN:
+        apply(line, quiet)
+        for message, files in SERIES:
+            user.commit(message, files)
+        extract(line, quiet)
+        shutil.rmtree(line.tree)
+        WRITTEN.update({patch.name: patch.read_bytes() for patch in line.patches})
+    for name, content in WRITTEN.items():
+        (line.folder / name).write_bytes(content)
+    return line
+
+
+@pytest.fixture
+def clone(series: Line, unpacked: Path, tmp_path: Path) -> User:
+    """A clone of upstream, with the tag of the line's release, and a main branch that went on from there."""
+    folder = tmp_path / 'clone of upstream'
+    shutil.copytree(unpacked / 'pydantic_ai', folder / 'pydantic_ai_slim' / 'pydantic_ai')
+    made = User(folder)
+    made.git('init', '--quiet', '--initial-branch=main')
+    made.commit('Release', {'.gitignore': '.venv\n', 'Makefile': MAKEFILE, 'mkdocs.yml': 'nav: [tools.md]\n'})
+    made.git('tag', f'v{series.name}')
+    made.commit('Go on', {TOOLS: ADD.replace('a + b', 'b + a'), '.github/PULL_REQUEST_TEMPLATE.md': TEMPLATE})
+    return made
+
+
+def state(clone: User) -> object:
+    """Return all of a clone that a user can see, and what else is in its repository but the objects."""
+    repository = clone.tree / '.git'
+    return (
+        clone.git('for-each-ref', '--format=%(refname) %(objectname)'),
+        clone.git('status', '--branch', '--porcelain', '--untracked-files=all', '--ignored'),
+        {
+            path.relative_to(repository): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in repository.rglob('*')
+            if path.is_file() and repository / 'objects' not in path.parents
+        },
+    )
+
+
+def make(
+    series: Line,
+    clone: User,
+    number: int = 4,
+    *,
+    onto: str | None = None,
+    name: str | None = None,
+    three_way: bool = False,
+    tools: bool = False,
+) -> Branch:
+    return branch(series, number, clone.tree, quiet, onto=onto, name=name, three_way=three_way, tools=tools)
+
+
+def test_branch_holds_the_patch_after_those_that_it_needs(series: Line, clone: User) -> None:
+    made = make(series, clone)
+
+    assert made.name == clone.git('branch', '--show-current') == 'use-subtract'
+    assert made.subjects == ['Add `subtract()`', 'Use `subtract()`']
+    assert clone.git('log', '--reverse', '--format=%s', 'v1.0.0..').splitlines() == made.subjects
+    assert clone.git('status', '--porcelain') == ''
+    assert 'def negate' in (clone.tree / TOOLS).read_text()
+    assert not (clone.tree / 'docs/title.md').exists()
+
+
+def test_branch_of_a_patch_that_stands_alone_has_one_commit(series: Line, clone: User) -> None:
+    assert make(series, clone, 3, name='mine').subjects == ['Test nothing']
+    assert clone.git('rev-parse', 'mine~') == clone.git('rev-parse', 'v1.0.0')
+
+
+def test_branch_keeps_the_author_and_commits_as_the_user(
+    series: Line, clone: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ('GIT_COMMITTER_NAME', 'GIT_COMMITTER_EMAIL', 'GIT_COMMITTER_DATE'):
+        monkeypatch.delenv(name)
+    clone.git('config', 'user.name', 'C. Contributor')
+    clone.git('config', 'user.email', 'contributor@example.com')
+
+    make(series, clone)
+
+    assert (
+        clone.git('log', '-2', '--format=%an %ae %aI, %cn %ce').splitlines()
+        == ['A. Author author@example.com 2025-02-01T12:00:00+01:00, C. Contributor contributor@example.com'] * 2
+    )
+    assert clone.git('log', '-1', '--format=%cI') > '2025-02-02'
+
+
+def test_branch_leaves_the_trailers_of_the_series_out(series: Line, clone: User) -> None:
+    make(series, clone)
+
+    assert clone.git('log', '-1', '--format=%B') == f'Use `subtract()`\n\n{BODY}'
+    assert clone.git('log', '-1', '--format=%B', 'HEAD~') == (
+        f'Add `subtract()`\n\n{BODY}\n\nCloses: https://github.com/pydantic/pydantic-ai/issues/7'
+    )
+
+
+def test_branch_runs_no_hooks(series: Line, clone: User) -> None:
+    for name in ('pre-commit', 'commit-msg', 'post-checkout', 'reference-transaction'):
+        hook = clone.tree / '.git/hooks' / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text('#!/bin/sh\necho no >&2\nexit 1\n')
+        hook.chmod(0o755)
+
+    assert make(series, clone).name == 'use-subtract'
+
+
+def test_branch_begins_where_onto_says(series: Line, clone: User) -> None:
+    made = make(series, clone, onto='main')
+
+    assert (made.onto, clone.git('rev-parse', 'HEAD~2')) == ('main', clone.git('rev-parse', 'main'))
+    text = (clone.tree / TOOLS).read_text()
+    assert 'b + a' in text
+    assert 'def negate' in text
+
+
+# The text of the pull request
+
+
+def test_branch_writes_the_text_of_the_pull_request(series: Line, clone: User) -> None:
+    clone.git('update-ref', 'refs/remotes/origin/main', 'main')
+
+    assert make(series, clone).text == series.root / 'build/pull-requests/1.0.0/0004-Use-subtract.md'
+    assert make(series, clone, name='again').text.read_text() == (
+        """\
+Use `subtract()`
+
+- Closes #<issue>
+
+<!-- Thank you -->
+
+It is asked for. A subclass cannot do it.
+
+This stands on, and the branch begins with:
+
+- Add `subtract()` (https://github.com/pydantic/pydantic-ai/pull/8)
+
+### Checklist
+
+- [ ] Tested
+"""
+    )
+    assert make(series, clone, 2).text.read_text().splitlines()[:3] == ['Add `subtract()`', '', '- Closes #7']
+
+
+def test_branch_without_a_template_in_the_clone_writes_what_the_message_says(series: Line, clone: User) -> None:
+    clone.git('update-ref', '-d', 'refs/remotes/origin/main')
+
+    assert make(series, clone, 2).text.read_text() == (
+        'Add `subtract()`\n\nCloses #7\n\nIt is asked for. A subclass cannot do it.\n'
+    )
+
+
+def test_unwrap_leaves_code_and_lists_as_they_are() -> None:
+    text = """\
+One paragraph
+goes on.
+
+    code stays
+    as it is
+
+        also here
+- an item that
+  goes on
+- another
+    with more
+
+1. First
+2. second,
+   which goes on
+
+```
+fenced
+code
+```
+and | a
+| table |
+"""
+    assert unwrap(text) == (
+        'One paragraph goes on.\n\n    code stays\n    as it is\n\n        also here\n- an item that goes on\n'
+        '- another with more\n\n1. First\n2. second, which goes on\n\n```\nfenced\ncode\n```\nand | a\n| table |'
+    )
+
+
+@pytest.mark.parametrize('patch', sorted((ROOT / 'patches').glob('*/*.patch')), ids=lambda patch: patch.name)
+def test_pull_request_text_of_each_patch_has_all_its_words(patch: Path) -> None:
+    message = read_message(patch)
+    text = pull_request_text(message, [], TEMPLATE)
+
+    title, _, body = text.partition('\n\n')
+    assert title == message.subject
+    assert ' '.join(message.text.split()) in ' '.join(body.split())
+    assert 'Upstream-Status' not in text
+    assert 'Needs:' not in text
+
+
+def test_branch_names_the_pages_that_the_navigation_lacks(series: Line, clone: User) -> None:
+    assert make(series, clone, 1).notes == [
+        'Add `docs/title.md` to the navigation in `mkdocs.yml`, which no patch can do.'
+    ]
+    assert make(series, clone, 2).notes == []
+
+
+# Refusals
+
+
+def begin_rebase(clone: User) -> None:
+    clone.git('switch', '--quiet', '--create', 'other', 'v1.0.0')
+    clone.commit('Clash', {TOOLS: 'nothing\n'})
+    subprocess.run(['git', 'rebase', '--quiet', 'main'], cwd=clone.tree, check=False, capture_output=True)
+
+
+def become_another(clone: User) -> None:
+    clone.git('switch', '--quiet', '--orphan', 'pages')
+    clone.commit('Begin', {'index.html': 'Hello\n'})
+    clone.git('tag', '--delete', 'v1.0.0')
+
+
+REFUSALS: dict[str, tuple[Callable[[User], object], str]] = {
+    'a branch of that name': (
+        lambda clone: clone.git('branch', 'use-subtract'),
+        'has a branch `use-subtract` already.',
+    ),
+    'a changed file': (lambda clone: (clone.tree / TOOLS).write_text('mine'), 'has changes that are not committed.'),
+    'a new file': (lambda clone: (clone.tree / 'new.txt').write_text('mine'), 'has changes that are not committed.'),
+    'a rebase': (begin_rebase, 'is in the middle of a `git rebase`.'),
+    'a bisect': (lambda clone: clone.git('bisect', 'start'), 'is in the middle of a `git bisect`.'),
+    'no tag': (lambda clone: clone.git('tag', '--delete', 'v1.0.0'), 'has no tag `v1.0.0`.'),
+    'a branch instead of the tag': (
+        lambda clone: (clone.git('tag', '--delete', 'v1.0.0'), clone.git('branch', 'v1.0.0')),
+        'has no tag `v1.0.0`.',
+    ),
+    'another project': (become_another, 'is no clone of upstream: `HEAD` has no `pydantic_ai_slim/pydantic_ai`.'),
+}
+
+
+@pytest.mark.parametrize('case', REFUSALS)
+def test_branch_refuses_a_clone(series: Line, clone: User, case: str) -> None:
+    change, problem = REFUSALS[case]
+    change(clone)
+    before = state(clone)
+
+    with pytest.raises(CloneError) as error:
+        make(series, clone)
+
+    assert error.value.problem.endswith(problem)
+    assert state(clone) == before
+
+
+def test_branch_refuses_a_clone_that_lacks_the_tag_with_what_gets_it(series: Line, clone: User) -> None:
+    clone.git('tag', '--delete', 'v1.0.0')
+    with pytest.raises(CloneError, match='fetch --tags'):
+        make(series, clone)
+    with pytest.raises(CloneError, match='has no revision `nowhere`'):
+        make(series, clone, onto='nowhere')
+
+
+def test_branch_refuses_a_folder_that_is_no_repository(series: Line, tmp_path: Path) -> None:
+    for folder in (tmp_path / 'missing', tmp_path / 'home'):
+        with pytest.raises(CloneError, match='is no clone of upstream: it is not a git repository'):
+            branch(series, 1, folder, quiet)
+
+
+def test_branch_refuses_a_user_whom_git_does_not_know(
+    series: Line, clone: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = state(clone)
+    for name in ('NAME', 'EMAIL'):
+        monkeypatch.delenv(f'GIT_COMMITTER_{name}')
+    with pytest.raises(CloneError, match="Git doesn't know who you are") as error:
+        make(series, clone)
+    assert 'config user.name' in error.value.remedy
+    assert state(clone) == before
+
+
+def test_branch_refuses_a_number_or_a_name_that_cannot_be(series: Line, clone: User) -> None:
+    for number in (0, 5):
+        with pytest.raises(NoPatchError, match=f'There is no patch {number} in `patches/1.0.0`, which has 4.') as error:
+            make(series, clone, number)
+        assert '0004-Use-subtract.patch' in error.value.words
+    with pytest.raises(CloneError, match='can not be the name of a branch'):
+        make(series, clone, name='a..b')
+
+
+def test_branch_heeds_what_the_user_ignores_everywhere(series: Line, clone: User, tmp_path: Path) -> None:
+    (tmp_path / 'home/git').mkdir()
+    (tmp_path / 'home/git/ignore').write_text('.idea\n')
+    (clone.tree / '.idea').mkdir()
+    (clone.tree / '.idea/project.xml').write_text('mine')
+
+    assert make(series, clone).name == 'use-subtract'
+
+
+def test_branch_works_from_a_folder_inside_and_in_a_work_tree(series: Line, clone: User, tmp_path: Path) -> None:
+    clone.git('worktree', 'add', '--quiet', '--detach', str(tmp_path / 'beside'), 'main')
+
+    assert branch(series, 1, tmp_path / 'beside' / 'pydantic_ai_slim', quiet, tools=False).name == 'add-a-title'
+    assert clone.git('branch', '--show-current') == 'main'
+    assert User(tmp_path / 'beside').git('branch', '--show-current') == 'add-a-title'
+
+
+# What doesn't apply
+
+
+def test_branch_of_a_patch_that_does_not_apply_leaves_the_clone_as_it_was(series: Line, clone: User) -> None:
+    clone.commit('Go further', {TOOLS: ADD.replace('return "tools"', 'return str("tools")')})
+    before = state(clone)
+
+    with pytest.raises(PatchError) as error:
+        make(series, clone, onto='main')
+
+    assert str(error.value) == (
+        'The patch `patches/1.0.0/0002-Add-subtract.patch` does not apply to `main`: it does not fit '
+        f'`{TOOLS}`. The clone `{clone.tree}` is as it was.\n'
+        'Run the same command with `--3way` to merge it.\n'
+        '\n'
+        f'    error: patch failed: {TOOLS}:4\n'
+        f'    error: {TOOLS}: patch does not apply'
+    )
+    assert error.value.files == (TOOLS,)
+    assert state(clone) == before
+
+
+def test_branch_that_is_merged_holds_both_changes(series: Line, clone: User) -> None:
+    changed = ADD.replace('def name() -> str:', 'def name() -> str:  # pragma: no cover')
+    clone.commit('Go further', {TOOLS: f'"""Tools."""\n\n{changed}'})
+    with pytest.raises(PatchError):
+        make(series, clone, onto='main')
+
+    made = make(series, clone, onto='main', three_way=True)
+
+    assert made.subjects == ['Add `subtract()`', 'Use `subtract()`']
+    text = (clone.tree / TOOLS).read_text()
+    assert all(part in text for part in ('"""Tools."""', 'no cover', 'def subtract', 'def negate'))
+    # All that the branch is made of is in the clone itself.
+    assert clone.git('fsck', '--full', '--strict', '--no-dangling') == ''
+
+
+def test_branch_of_a_merge_with_conflicts_names_them_and_leaves_the_clone_as_it_was(series: Line, clone: User) -> None:
+    clone.commit('Go further', {TOOLS: f'{ADD}\n\ndef subtract() -> None: ...\n'})
+    before = state(clone)
+
+    with pytest.raises(PatchError) as error:
+        make(series, clone, onto='main', three_way=True)
+
+    assert error.value.problem == (
+        'The patch `patches/1.0.0/0002-Add-subtract.patch` can not be merged with `main`: there are conflicts in '
+        f'`{TOOLS}`. The clone `{clone.tree}` is as it was.'
+    )
+    assert f'git -C {clone.tree} rebase --onto main v1.0.0' in error.value.remedy
+    assert state(clone) == before
+
+
+# Upstream's own tools
+
+
+@pytest.fixture
+def uv(clone: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `uv` that writes down what it is told to run, and does what the file beside it says; the programs are installed."""
+    (tmp_path / 'bin').mkdir()
+    uv = tmp_path / 'bin' / 'uv'
+    uv.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/ran\n[ ! -e {tmp_path}/do ] || . {tmp_path}/do\n')
+    uv.chmod(uv.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv('PATH', str(uv.parent), prepend=':')
+    for program in ('ruff', 'pyright'):
+        installed = clone.tree / '.venv/bin' / program
+        installed.parent.mkdir(parents=True, exist_ok=True)
+        installed.touch()
+    return uv
+
+
+def test_branch_runs_upstreams_own_tools(series: Line, clone: User, uv: Path) -> None:
+    made = make(series, clone, 3, tools=True)
+
+    assert uv.parent.with_name('ran').read_text().splitlines() == ['run ruff format', 'run ruff check', 'run pyright']
+    assert made.notes == ['`make format` changes nothing.', '`make lint` passes.', '`make typecheck` passes.']
+
+
+def test_branch_says_what_the_formatter_changed_and_how_to_amend_it(series: Line, clone: User, uv: Path) -> None:
+    uv.parent.with_name('do').write_text('[ "$3" != format ] || echo "# formatted" >> tests/test_nothing.py\n')
+
+    made = make(series, clone, 3, tools=True)
+
+    assert made.notes[0] == (
+        f'`make format` changed `tests/test_nothing.py`. Look at it with `git -C {clone.tree} diff`, and put it into the '
+        f'last commit with `git -C {clone.tree} commit --all --amend --no-edit`.'
+    )
+    assert clone.git('status', '--porcelain') == 'M tests/test_nothing.py'
+    assert '# formatted' not in clone.git('show', 'HEAD:tests/test_nothing.py')
+
+
+def test_branch_on_which_upstreams_checks_fail_shows_what_they_say(series: Line, clone: User, uv: Path) -> None:
+    uv.parent.with_name('do').write_text('[ "$3" != check ] || { echo "E999 bad"; exit 1; }\n')
+
+    with pytest.raises(ToolsError) as error:
+        make(series, clone, 3, tools=True)
+
+    assert error.value.problem == (
+        'The branch `test-nothing` is made, and the text of the pull request is in '
+        '`build/pull-requests/1.0.0/0003-Test-nothing.md`, but on it `make lint` fails.'
+    )
+    assert 'E999 bad' in error.value.words
+    assert '`make typecheck` passes.' in error.value.remedy
+    assert clone.git('branch', '--show-current') == 'test-nothing'
+
+
+def test_branch_skips_upstreams_tools_that_are_not_there(
+    series: Line, clone: User, uv: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (clone.tree / '.venv/bin/pyright').unlink()
+    assert make(series, clone, 3, tools=True).notes[2] == (
+        "Skipped `make typecheck`: `pyright` isn't installed in `.venv`, which `make install` does."
+    )
+    uv.unlink()
+    monkeypatch.setenv('PATH', str(Path(str(shutil.which('git'))).parent))
+    if shutil.which('uv') is None and shutil.which('make'):
+        assert make(series, clone, 3, name='again', tools=True).notes == [
+            f"Skipped `make {target}`: `uv` isn't on the path." for target in ('format', 'lint', 'typecheck')
+        ]
+
+
+def test_branch_leaves_upstreams_tools_out_when_told_to(series: Line, clone: User, uv: Path) -> None:
+    assert make(series, clone, 3, tools=False).notes == []
+    assert not uv.parent.with_name('ran').exists()
