@@ -275,6 +275,8 @@ class _Run:
     def run(self, check: _Check) -> None:
         """Import the package, and run the tests and examples, as far as they are there."""
         self.git.run('checkout', '--quiet', '--detach', check.commit)
+        # With the compiled files of the last commit: two can have the same size and second, which is all that these are
+        # checked by.
         self.git.run('clean', '--quiet', '--force', '-dx')
         # `tests/test_examples.py` looks for examples in these folders of upstream's repository, and takes the last
         # one for a sign that every extra is installed. Our pages and docstrings need no more than `tests.in` holds.
@@ -321,8 +323,6 @@ class _Run:
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(('PYTHON', 'PYTEST'))}
         environment |= {
-            # Files of two commits can have the same size and second, which is all that a compiled file is checked by.
-            'PYTHONDONTWRITEBYTECODE': '1',
             'PATH': os.pathsep.join([str(self.python.parent), environment.get('PATH', '')]),
             'PYTHONPATH': UPSTREAM_FOLDER,
             # Upstream's fixtures make ten HTTP clients for each test and nearly all of the time would go into reading

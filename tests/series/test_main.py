@@ -33,6 +33,8 @@ positional arguments:
               repository
     status    say whether each patch still applies to the newest upstream
               release
+    branch    put a patch, with what it needs, on a branch of your clone of
+              upstream
 """
 
 Run = Callable[..., tuple[int, str, str]]
@@ -82,6 +84,22 @@ def test_main_apply_and_extract_say_what_they_did(run: Run, user: User) -> None:
         '',
     )
     assert run('extract') == (0, '`patches/1.0.0` holds the commits of `build/1.0.0` already.\n', '')
+
+
+def test_main_branch_says_what_it_made(run: Run, user: User, tmp_path: Path) -> None:
+    run('apply')
+    user.commit('Add one\n\nIt is missing.\n\nUpstream-Status: Pending', {'docs/one.md': '# One\n'})
+    run('extract')
+    clone = tmp_path / 'clone'
+    user.git('clone', '--quiet', '--branch', 'series', '.', str(clone))
+    User(clone).git('tag', 'v1.0.0', 'HEAD~')
+    said = (
+        f'`{clone}` is on the new branch `one`, which adds to `v1.0.0`:\n'
+        '- Add one\n'
+        'The title and the text of the pull request are in `build/pull-requests/1.0.0/0001-Add-one.md`.\n'
+        'Add `docs/one.md` to the navigation in `mkdocs.yml`, which no patch can do.\n'
+    )
+    assert run('branch', '1', '--clone', str(clone), '--name', 'one', '--no-tools') == (0, said, '')
 
 
 def test_main_that_is_refused_prints_why_and_returns_1(run: Run) -> None:
