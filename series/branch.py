@@ -101,7 +101,7 @@ def branch(
                 _merge(plumbing, line, each, onto, number)
             commit = _commit(plumbing, settings, commit, messages[each], Path(scratch) / 'message')
     report(f'Making the branch `{name}`')
-    git.run('switch', '--quiet', '--no-track', '--create', name, commit)
+    _switch(git, name, commit)
     text = _write_text(line, patch, messages, stack, git, target)
     notes = _unlisted_pages(git, target)
     if tools:
@@ -293,6 +293,18 @@ def _commit(git: Git, settings: dict[str, str], parent: str, message: Message, s
     author = {'GIT_AUTHOR_NAME': name, 'GIT_AUTHOR_EMAIL': email, 'GIT_AUTHOR_DATE': date}
     tree = git.run('write-tree')
     return Git(git.folder, settings | author).run('commit-tree', tree, '-p', parent, '-F', str(scratch))
+
+
+def _switch(git: Git, name: str, commit: str) -> None:
+    """Make the branch and check it out, or neither."""
+    # What upstream ignores, like an environment, may be of value to the user.
+    done = git.attempt('switch', '--quiet', '--no-overwrite-ignore', '--no-track', '--create', name, commit)
+    if done.returncode:
+        raise CloneError(
+            f'Git could not switch the clone `{git.folder}` to the new branch `{name}`, which is not made.',
+            'Move away what git names, then run the same command again.',
+            words(done),
+        )
 
 
 # The pull request

@@ -356,6 +356,20 @@ def test_branch_heeds_what_the_user_ignores_everywhere(series: Line, clone: User
     assert make(series, clone).name == 'use-subtract'
 
 
+def test_branch_does_not_overwrite_what_is_ignored(series: Line, clone: User) -> None:
+    (clone.tree / '.git/info').mkdir(exist_ok=True)
+    (clone.tree / '.git/info/exclude').write_text('/docs/title.md\n')
+    (clone.tree / 'docs').mkdir()
+    (clone.tree / 'docs/title.md').write_text('mine')
+    before = state(clone)
+
+    with pytest.raises(CloneError, match='could not switch') as error:
+        make(series, clone, 1)
+
+    assert 'docs/title.md' in error.value.words
+    assert state(clone) == before
+
+
 def test_branch_works_from_a_folder_inside_and_in_a_work_tree(series: Line, clone: User, tmp_path: Path) -> None:
     clone.git('worktree', 'add', '--quiet', '--detach', str(tmp_path / 'beside'), 'main')
 
