@@ -73,6 +73,13 @@ class HandWrittenBase(AbstractToolset[Any]):
             return self if inner is self.inner else type(self)(inner)
 
 
+class FromBeforeForRun(AbstractToolset[Any]):
+    """What a hand-written wrapper inherits that doesn't know of `for_run()`, as those from before it."""
+
+    if HAS_FOR_RUN:
+        for_run: Any = vars(AbstractToolset)['for_run']
+
+
 def processing_history(process: Any) -> dict[str, Any]:
     """Return the options of an agent that has its messages processed: 2.x has capabilities for that, as for the next one."""
     if HAS_FOR_RUN:
@@ -109,6 +116,11 @@ async def stream_events(
             yield entered
     else:
         yield events
+
+
+def content_of_result(event: Any) -> Any:
+    """Return what the tool answered with, of the event that it did."""
+    return event.part.content if HAS_FOR_RUN else event.result.content
 
 
 def retry_prompt(content: str) -> Any:

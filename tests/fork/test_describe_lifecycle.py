@@ -24,19 +24,19 @@ from pydantic_ai.toolsets import (
 from rich.console import Console
 from typing_extensions import Self
 
-from .line import WRAPPERS
+from .line import WRAPPERS, FromBeforeForRun, content_of_result
 from .toolsets import HandWritten, Journal, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
 
 
-class Forgetful(HandWritten):
+class Forgetful(FromBeforeForRun, HandWritten):
     """A hand-written wrapper that isn't stateful, whatever is inside."""
 
     stateful = False
 
 
-class Careless(HandWritten):
+class Careless(FromBeforeForRun, HandWritten):
     """A hand-written wrapper whose copies share what is inside."""
 
     def copy(self) -> Self:
@@ -127,7 +127,7 @@ async def last_answer(agent: Agent[Any, Any], name: str) -> list[str]:
     async def listen(ctx: RunContext[Any], events: Any) -> None:
         async for event in events:
             if event.event_kind == 'function_tool_result':
-                values[:] = event.result.content
+                values[:] = content_of_result(event)
 
     await run_as(name, agent, event_stream_handler=listen)
     return values
