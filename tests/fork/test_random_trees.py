@@ -42,7 +42,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from pydantic_ai.toolsets import CombinedToolset, per_run
 from typing_extensions import Self
 
-from .line import CANCELLED, WRAPPERS, DynamicToolset, HandWrittenBase, stream_events
+from .line import CANCELLED, HAS_FOR_RUN, TOOL_OPTIONS, WRAPPERS, DynamicToolset, HandWrittenBase, stream_events
 from .toolsets import RUN, SUCCESS, Event, Journal, Server, Session
 
 AGENT = 'agent'
@@ -305,7 +305,10 @@ class WithState(AbstractToolset[Any]):
 
     def copy(self) -> Self:
         self.journal.instant('copy', self)
-        copy = type(self)(self.inside.copy(), self.name, self.journal)  # pyright: ignore[reportCallIssue]
+        return self.copy_around(self.inside.copy())
+
+    def copy_around(self, inside: AbstractToolset[Any]) -> Self:
+        copy = type(self)(inside, self.name, self.journal)  # pyright: ignore[reportCallIssue]
         copy.original = self.original
         self.journal.note('copy', self, copy)
         return copy
@@ -367,6 +370,16 @@ class Straight(WithState, HandWrittenBase):
     def inside(self) -> AbstractToolset[Any]:
         return self.inner
 
+    if HAS_FOR_RUN:
+
+        async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+            self.journal.instant('copy', self)
+            return self.copy_around(await self.inner.for_run(ctx))
+
+        async def for_run_step(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+            self.inner = await self.inner.for_run_step(ctx)
+            return self
+
 
 LEAF_CLASSES: dict[str, Callable[[str, Journal], Any]] = {
     'server': Server,
@@ -402,7 +415,7 @@ class World:
                     return self.build(Leaf('server'), factory)
                 return self.places[-back % len(self.places)].prefixed(f'p{next(self.numbers)}')
             case Leaf('external'):
-                toolset = ExternalToolset[Any]([ToolDefinition(name=f't{next(self.numbers)}')])
+                toolset = ExternalToolset[Any]([ToolDefinition(name=f't{next(self.numbers)}', **TOOL_OPTIONS)])
             case Leaf(kind):
                 toolset = LEAF_CLASSES[kind](f't{next(self.numbers)}', self.journal)
                 self.register(toolset, factory)
