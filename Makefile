@@ -69,6 +69,14 @@ status: $(READY) ## say whether each patch still applies to the newest upstream 
 branch: $(READY) ## put patch N on a branch of CLONE, your clone of upstream; ONTO=origin/main ARGS="--3way" to merge it there
 	@$(TOOL) -m series branch $(N) $(LINE) $(if $(CLONE),--clone "$(CLONE)") $(if $(ONTO),--onto "$(ONTO)") $(ARGS)
 
+.PHONY: matrix
+matrix: $(READY) ## run upstream's own tests on base and fork, side by side; ARGS="--python 3.12 --install all" for a part, "--slice" for that of CI
+	@$(TOOL) -m series matrix $(LINE) $(addprefix --python=,$(PYTHON)) $(ARGS)
+
+.PHONY: locks
+locks: $(READY) ## lock what `make matrix` installs, to the time of the line's release
+	@$(TOOL) -m series locks $(LINE)
+
 .PHONY: test
 test: build ## test the tool, and the built fork on every Python that is found
 	@$(TOOL) -m tests $(addprefix --line=,$(LINE)) $(addprefix --python=,$(PYTHON)) $(ARGS)

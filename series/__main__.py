@@ -22,9 +22,12 @@ from series.apply import apply
 from series.base import Report
 from series.branch import branch
 from series.build import build
-from series.errors import RebaseError, ReviewError, SeriesError
+from series.errors import DifferenceError, RebaseError, ReviewError, SeriesError
 from series.extract import extract
 from series.line import Line, find_line, line_names
+from series.locks import INSTALLS, RESOLUTIONS, write_locks
+from series.matrix import SLICE, Tests, choose_cells, matrix, slice_cell
+from series.matrix_report import summary, write_report
 from series.merge import Outcome
 from series.rebase import Rebased, abort_rebase, continue_rebase, rebase
 from series.release import release
@@ -217,6 +220,31 @@ def _branch(options: Namespace, report: Report) -> str:
     )
 
 
+def _locks(options: Namespace, report: Report) -> str:
+    line = _line(options)
+    return 'Wrote ' + ', '.join(f'`{line.show(path)}`' for path in write_locks(line, report)) + '.'
+
+
+def _matrix(options: Namespace, report: Report) -> str:
+    line = _line(options)
+    cells = (
+        [slice_cell(line, options.python)]
+        if options.slice
+        else choose_cells(line, options.python, options.install, options.resolution)
+    )
+    only = (*(SLICE if options.slice else ()), *(options.only or ()))
+    tests = Tests(options.tests and options.tests.resolve(), only, options.expression)
+    found = matrix(line, cells, tests, report)
+    page = line.show(write_report(found, line.root / 'build' / 'matrix' / line.name / 'report'))
+    text = f'{summary(found)}\n\nThe page `{page}` shows all, and beside it is JUnit XML.'
+    if found.differences:
+        raise DifferenceError(
+            f"Upstream's tests differ between base and fork of {line.name}.\n\n{text}",
+            'Find out which patch does it, and correct it there; what was run is not run again when you repeat the command.',
+        )
+    return f"{text}\nUpstream's tests say the same of {line.version} as of the base."
+
+
 _COLUMNS = (SpinnerColumn(), TextColumn('{task.description}', markup=False), BarColumn(), TimeElapsedColumn())
 
 
@@ -276,6 +304,21 @@ def _add_branch(parser: ArgumentParser) -> None:
     )
 
 
+def _add_matrix(parser: ArgumentParser) -> None:
+    _add_line(parser)
+    parser.add_argument('--python', action='append', metavar='VERSION', help='on this one only; repeatable')
+    parser.add_argument('--install', action='append', choices=INSTALLS, help='with this only; repeatable')
+    parser.add_argument('--resolution', action='append', choices=RESOLUTIONS, help='so only; repeatable')
+    parser.add_argument('--slice', action='store_true', help='what CI runs: one cell, and the tests that matter most')
+    parser.add_argument('--tests', type=Path, metavar='DIR', help='take the tests of this clone of upstream')
+    parser.add_argument(
+        '--only', action='append', metavar='PATH', help='run this file or folder; repeatable, with wildcards'
+    )
+    parser.add_argument(
+        '-k', dest='expression', default='', metavar='EXPRESSION', help="run what pytest's `-k` chooses"
+    )
+
+
 @dataclass(frozen=True)
 class _Verb:
     text: str
@@ -296,6 +339,8 @@ _VERBS = {
     'review': _Verb('show what changed in the series since a revision of this repository', _review, _add_review),
     'status': _Verb('say whether each patch still applies to the newest upstream release', _status, _add_status),
     'branch': _Verb('put a patch, with what it needs, on a branch of your clone of upstream', _branch, _add_branch),
+    'matrix': _Verb("run upstream's own tests on base and fork, side by side", _matrix, _add_matrix),
+    'locks': _Verb("lock what upstream's tests need, to the time of the release", _locks),
 }
 
 

@@ -69,6 +69,22 @@ class ReviewError(SeriesError):
     """A revision that holds no series to compare with."""
 
 
+class LockError(SeriesError):
+    """Requirements that uv finds no releases for."""
+
+
+class MatrixError(SeriesError):
+    """A matrix that can't be run."""
+
+
+class NoTestsError(SeriesError):
+    """A choice of tests that none of upstream's fits."""
+
+
+class DifferenceError(SeriesError):
+    """Upstream's tests that say something else of the fork than of the base."""
+
+
 class NoTreeError(SeriesError):
     """A tree that doesn't exist, or a folder in its place that is something else."""
 

@@ -35,6 +35,8 @@ positional arguments:
               release
     branch    put a patch, with what it needs, on a branch of your clone of
               upstream
+    matrix    run upstream's own tests on base and fork, side by side
+    locks     lock what upstream's tests need, to the time of the release
 """
 
 Run = Callable[..., tuple[int, str, str]]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 # Before Prefect is imported: nothing here talks to anyone outside of the machine, nor to a server that the user has set up.
@@ -16,7 +18,9 @@ os.environ |= {'DO_NOT_TRACK': '1', 'PREFECT_SERVER_ANALYTICS_ENABLED': 'false'}
 
 import pytest
 
-from .postgres import NoPostgresError, postgres_server
+# The tests of the fork run without this repository on the path.
+sys.path.append(str(Path(__file__).parents[3]))
+from series.postgres import NoPostgresError, postgres_server
 
 with warnings.catch_warnings():
     # Warnings are errors in these tests, but what the engines say while they are imported is not our concern.

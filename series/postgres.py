@@ -1,5 +1,6 @@
-"""A PostgreSQL of our own: on a free port of this machine, with its data in a temporary folder, and gone afterwards.
+"""Start a PostgreSQL of our own: on a free port of this machine, with its data in a temporary folder, and gone afterwards.
 
+It needs nothing but the standard library, since it also runs where only the fork and what tests it are installed.
 There are packages that bring PostgreSQL along or start one. Those that are well kept refuse to run as root, as CI does, or
 add a user to the system for it.
 """
@@ -19,7 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
+_UNTIL_CLOSED = 'exec 3<&0; (read -r _ <&3; kill -INT $$) & exec "$@" 3<&-'
+"""A shell's words for running a program until the one who started it closes its input, or is killed."""
 
 
 class NoPostgresError(Exception):
@@ -83,19 +85,25 @@ def postgres_server() -> Generator[str]:
         log = folder / 'log'
         with log.open('wb') as output:
             server = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, **options
+                ['sh', '-c', _UNTIL_CLOSED, 'sh', *command],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C is for who uses it, and ends it then.
+                start_new_session=True,
+                **options,
             )
         try:
-            _wait_until_ready(server, url, log)
+            _wait_until_ready(server, data / 'postmaster.pid', log)
             yield url
         finally:
             # A "fast shutdown", which doesn't wait for clients to leave.
             server.send_signal(signal.SIGINT)
             try:
-                server.wait(30)
+                server.communicate(timeout=30)
             except subprocess.TimeoutExpired:
                 server.kill()
-                server.wait()
+                server.communicate()
 
 
 def _unprivileged(folder: Path) -> dict[str, Any]:
@@ -122,14 +130,10 @@ def _free_port() -> int:
         return listener.getsockname()[1]
 
 
-def _wait_until_ready(server: subprocess.Popen[Any], url: str, log: Path) -> None:
+def _wait_until_ready(server: subprocess.Popen[Any], state: Path, log: Path) -> None:
     deadline = time.monotonic() + 60
-    while True:
-        try:
-            psycopg.connect(f'{url}/postgres', connect_timeout=5).close()
-            return
-        except psycopg.OperationalError as error:
-            if server.poll() is not None or time.monotonic() > deadline:
-                words = log.read_text(errors='replace')
-                raise NoPostgresError(f'PostgreSQL does not start: {error}\n{words}') from error
-            time.sleep(0.1)
+    # Its last line says how far the server is.
+    while not (state.exists() and state.read_text().rstrip().endswith('ready')):
+        if server.poll() is not None or time.monotonic() > deadline:
+            raise NoPostgresError(f'PostgreSQL does not start:\n{log.read_text(errors="replace")}')
+        time.sleep(0.1)

@@ -1,0 +1,561 @@
+"""Run upstream's own tests on base and fork, side by side; the verdict is the difference."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+
+from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER
+from series import matrix_plugin
+from series.apply import apply_one
+from series.base import Report, base_repository, base_wheel, clone
+from series.build import build
+from series.environments import find_python
+from series.errors import MatrixError, NoTestsError, PatchError
+from series.git import Git
+from series.hatch import HatchEnvironment, HatchProject
+from series.line import Line
+from series.locks import INSTALLS, RESOLUTIONS, lock_file
+from series.outcomes import Comparison, Outcome, compare, load
+from series.postgres import NoPostgresError, postgres_server
+
+SIDES = ('base', 'fork')
+
+SLICE = (
+    *('tests/test_agent.py', 'tests/test_toolset*.py', 'tests/test_tools.py', 'tests/test_deferred*.py'),
+    *('tests/test_graph.py', 'tests/graph', 'tests/test_streaming.py', 'tests/test_mcp.py', 'tests/test_dbos*.py'),
+)
+"""What the slice for CI runs, on one Python: that on which the series bears most."""
+
+_TIMEOUT = 120
+"""The seconds after which a test has failed. The slowest starts the server of Prefect, or waits for one of Temporal in vain."""
+
+_STALLED = 300
+"""The seconds without any outcome after which the tests are begun again where they stopped."""
+
+_ATTEMPTS = 3
+"""How often tests are begun; those that have no outcome then have crashed what ran them."""
+
+_ROUNDS = 3
+"""How often a test whose outcome differs runs again, alone, on both sides."""
+
+_ALONE = 40
+"""How many tests run again at most. With more differences than that, none of them is chance."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One environment of the matrix."""
+
+    python: str
+    install: str
+    resolution: str
+
+    @property
+    def name(self) -> str:
+        """Its name, in files and environments."""
+        return f'{self.python}-{self.install}-{self.resolution}'
+
+    def __str__(self) -> str:
+        return f'Python {self.python}, {self.install}, {self.resolution}'
+
+
+def choose_cells(
+    line: Line, python: Sequence[str] | None, install: Sequence[str] | None, resolution: Sequence[str] | None
+) -> list[Cell]:
+    """Return all cells of a line, or those with the named values only."""
+    return [Cell(*axes) for axes in product(python or line.python, install or INSTALLS, resolution or RESOLUTIONS)]
+
+
+def slice_cell(line: Line, python: Sequence[str] | None) -> Cell:
+    """Return the cell of the slice: the newest Python that is here, with all extras in their highest releases."""
+    found = [version for version in python or line.python if find_python(version)]
+    return Cell((found or line.python)[-1], 'all', 'highest')
+
+
+@dataclass(frozen=True)
+class Tests:
+    """Which tests run."""
+
+    __test__ = False  # pytest: not a test class
+
+    clone: Path | None = None
+    """A clone of upstream whose tests take the place of the tree's."""
+    only: tuple[str, ...] = ()
+    """The files or folders that run, which may have wildcards; by default all."""
+    expression: str = ''
+    """What pytest is given as `-k`."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An environment that tests run in, with the package under test."""
+
+    python: Path
+    made_of: str
+    """What it is made of; outcomes are for nothing else."""
+    options: Sequence[str]
+    """What pytest is run with."""
+    alone: Sequence[str]
+    """The same for a test that runs alone."""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+Prepare = Callable[[Cell, str, Git], 'Prepared | None']
+"""Makes the environment of a cell for a side, whose tree is given; `None` if the cell's interpreter isn't here."""
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What came of a cell."""
+
+    cell: Cell
+    comparison: Comparison | None
+    """`None` if it was skipped."""
+    seconds: float = 0
+    """How long its tests took on both sides together."""
+    skipped: str = ''
+    """Why it was."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """What came of all cells."""
+
+    line: Line
+    tests: Tests
+    cells: Sequence[CellResult]
+    remarks: Sequence[str] = ()
+    """What a reader has to know of all of them."""
+
+    @property
+    def differences(self) -> int:
+        """In how many places an outcome changed."""
+        return sum(len(result.comparison.differences) for result in self.cells if result.comparison)
+
+
+def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prepare: Prepare | None = None) -> Matrix:
+    """Run upstream's tests on base and fork in each cell, and compare them test by test.
+
+    Each outcome is noted as soon as it is known, in `build/matrix/LINE/results`, under a name that holds what it was made
+    of. So a run that was interrupted, however, goes on where it stopped, and nothing is taken for the outcome of something
+    else. The trees that the tests run in are copies; neither the tree of `make apply` nor a clone of upstream is touched.
+
+    Args:
+        line: The line.
+        cells: Where to. One whose interpreter isn't on this machine is skipped.
+        tests: Which tests.
+        report: Is told of each step.
+        prepare: Makes the environments; by default hatch does, from the base's released wheel and the fork's built one.
+
+    Raises:
+        MatrixError: It can't be run; the message says why.
+        NoTestsError: There are no such tests.
+        BuildError: The fork can't be built.
+        PatchError: A patch doesn't apply to the base.
+        DownloadError: The base can't be got, or isn't the pinned one.
+        EnvironmentFailedError: An environment can't be made.
+    """
+    folder = line.root / 'build' / 'matrix' / line.name
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        trees = {side: _tree(line, side, tests.clone, folder / 'trees' / side, report) for side in SIDES}
+        make = prepare or _Hatch(line, folder, cells, report)
+        with _postgres(report) as url:
+            runner = _Runner(folder, trees, tests, make, url, report)
+            results = [runner.run(cell) for cell in cells]
+    if all(result.comparison is None for result in results):
+        raise MatrixError(
+            f'No cell was run: {results[0].skipped}.' if results else 'No cell was named.',
+            f'Install one of Python {", ".join(line.python)}, or name one that is here with `--python`.',
+        )
+    remarks = [] if url else ['PostgreSQL is not installed, so the tests of DBOS ran on SQLite.']
+    if _temporal() is None:
+        remarks.append(
+            '`temporal` is not on the path, so the tests of Temporal need the network, where their server comes from.'
+        )
+    return Matrix(line, tests, results, remarks)
+
+
+@contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """Keep a second run away from the trees and results that this one uses."""
+    with (folder / 'lock').open('w') as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise MatrixError(
+                f'The matrix runs already in `{folder}`.',
+                'Wait until it is done, or end it; it then goes on where it stopped.',
+            ) from None
+        yield
+
+
+@contextmanager
+def _postgres(report: Report) -> Generator[str | None]:
+    """Start a PostgreSQL for the tests of DBOS, if there is one."""
+    report('Starting PostgreSQL')
+    try:
+        server = postgres_server()
+        url = server.__enter__()
+    except NoPostgresError as error:
+        # On a machine that checks all, nothing goes missing unnoticed.
+        if os.environ.get('CI'):
+            raise MatrixError('The tests of DBOS have no PostgreSQL to run on.', str(error)) from error
+        yield None
+        return
+    try:
+        yield url
+    finally:
+        server.__exit__(None, None, None)
+
+
+def _tree(line: Line, side: str, upstream: Path | None, folder: Path, report: Report) -> Git:
+    """Make what the tests of one side run in: the base with its tests, or all that the patches make of it."""
+    report(f'Making the tree of the {side}')
+    base = base_repository(line, report)
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.parent.mkdir(exist_ok=True)
+    git = clone(base, folder, 'HEAD')
+    if side == 'fork':
+        for patch in line.patches:
+            try:
+                apply_one(git, patch)
+            except PatchError as error:
+                raise PatchError(
+                    f'The patch `{line.show(patch)}` does not apply to the base with the patches before it.',
+                    f'Run `make apply LINE={line.name}`, which says how to go on.',
+                    error.words,
+                    patch=error.patch,
+                    files=error.files,
+                ) from None
+    if upstream is not None:
+        _put(upstream, git)
+    return git
+
+
+def _put(upstream: Path, git: Git) -> None:
+    """Put what a clone of upstream holds into a tree in place of the tests, all but the package."""
+    source = Git(upstream)
+    if not (upstream / 'tests').is_dir() or source.attempt('rev-parse', 'HEAD').returncode:
+        raise MatrixError(
+            f'`{upstream}` is not a clone of upstream: it has no folder `tests`, or is no git repository.',
+            'Name the root of a clone with `--tests DIR`.',
+        )
+    git.run('rm', '-r', '--quiet', '--', ':/', f':!/{UPSTREAM_FOLDER}')
+    # Also what isn't committed there, but nothing that its `.gitignore` keeps out.
+    listed = source.run('ls-files', '-z', '--cached', '--others', '--exclude-standard')
+    for name in filter(None, listed.split('\0')):
+        file = upstream / name
+        if not name.startswith(f'{UPSTREAM_FOLDER}/') and (file.is_symlink() or file.is_file()):
+            (target := git.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target, follow_symlinks=False)
+    git.run('add', '--all', '--force')
+    git.run('commit', '--quiet', '--allow-empty', '--no-verify', '--message', 'Tests')
+
+
+class _Hatch:
+    """Makes environments with hatch: all that a lock lists, and the wheel of base or fork."""
+
+    def __init__(self, line: Line, folder: Path, cells: Sequence[Cell], report: Report) -> None:
+        self.report = report
+        self.cells = cells
+        report('Getting the wheel of the base')
+        with tempfile.TemporaryDirectory(dir=folder, prefix='.base-') as name:
+            wheels = {'base': _keep(base_wheel(line, Path(name)), folder)}
+        wheels['fork'] = _keep(build(line, report), folder)
+        environments: dict[str, HatchEnvironment] = {}
+        for cell in cells:
+            lock = lock_file(line, cell.install, cell.resolution)
+            if not lock.exists():
+                raise MatrixError(
+                    f'There is no lock for {cell.install}, {cell.resolution}: `{line.show(lock)}` does not exist.',
+                    f'Write it with `make locks LINE={line.name}`.',
+                )
+            locked = [text for text in lock.read_text('utf-8').splitlines() if not text.startswith('#')]
+            if python := find_python(cell.python):
+                for side, wheel in wheels.items():
+                    requirements = [*locked, f'{DIST_NAME} @ {wheel.as_uri()}']
+                    environments[f'{cell.name}-{side}'] = HatchEnvironment(python, requirements)
+        self.project = HatchProject(folder / 'hatch', environments)
+
+    def __call__(self, cell: Cell, side: str, tree: Git) -> Prepared | None:
+        name = f'{cell.name}-{side}'
+        if name not in self.project.environments:
+            return None
+        # Each takes a gigabyte where its files can't be linked to those in uv's cache.
+        for other in self.cells:
+            if other != cell:
+                for one in SIDES:
+                    self.project.remove(f'{other.name}-{one}')
+        self.report(f'{cell}: making the environment of the {side}')
+        python = self.project.make(name)
+        timeout = f'--timeout={_TIMEOUT}'
+        return Prepared(
+            python,
+            '\n'.join([*self.project.environments[name].requirements, _version(python)]),
+            # Upstream's own groups: the tests of one share a server, or a file.
+            options=['-n', str(os.cpu_count() or 1), '--dist=loadgroup', timeout],
+            alone=[timeout],
+        )
+
+
+def _keep(wheel: Path, folder: Path) -> Path:
+    """Copy a wheel to where its path tells what is in it, so that one with the same name doesn't pass for it."""
+    target = folder / 'wheels' / hashlib.sha256(wheel.read_bytes()).hexdigest()[:16] / wheel.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(wheel, target)
+    return target
+
+
+def _version(python: Path) -> str:
+    done = subprocess.run([python, '-VV'], capture_output=True, text=True, check=True)
+    return f'{done.stdout.strip()}, {platform.platform()}'
+
+
+@dataclass
+class _Runner:
+    """Runs the tests of cells."""
+
+    folder: Path
+    trees: Mapping[str, Git]
+    tests: Tests
+    prepare: Prepare
+    url: str | None
+    report: Report
+
+    def run(self, cell: Cell) -> CellResult:
+        """Run the tests of a cell on both sides, one after the other, and compare them."""
+        sides: dict[str, _Side] = {}
+        for side in SIDES:
+            prepared = self.prepare(cell, side, self.trees[side])
+            if prepared is None:
+                return CellResult(cell, None, skipped=f'this machine has no Python {cell.python}')
+            sides[side] = _Side(self, cell, side, prepared)
+        base, fork = (sides[side].run() for side in SIDES)
+        if not base and not fork:
+            raise NoTestsError(
+                f"Upstream's tests have none that were asked for ({cell}).", 'Name others with `--only` and `-k`.'
+            )
+        again = self._run_again(cell, sides, compare(base, fork))
+        return CellResult(cell, compare(base, fork, again), sum(side.seconds for side in sides.values()))
+
+    def _run_again(self, cell: Cell, sides: Mapping[str, _Side], found: Comparison) -> dict[str, dict[str, list[str]]]:
+        """Run what differs again, each test alone, and return the outcomes by test and side."""
+        # What one side doesn't have can't run there, and a file that can't be imported is no test.
+        chosen = [test.test for test in found.differences if test.fork and '::' in test.test]
+        if len(chosen) > _ALONE:
+            return {}
+        noted = sides['fork'].folder / f'again-{sides["base"].key}.json'
+        again: dict[str, dict[str, list[str]]] = json.loads(noted.read_text('utf-8')) if noted.exists() else {}
+        for number, test in enumerate(chosen):
+            for side in SIDES:
+                outcomes = again.setdefault(test, {}).setdefault(side, [])
+                while len(outcomes) < _ROUNDS:
+                    self.report(f'{cell}: once more, alone, on the {side}: `{test}`', number, len(chosen))
+                    outcomes.append(sides[side].run_alone(test))
+                    _write(noted, json.dumps(again))
+        return {test: again[test] for test in chosen}
+
+
+class _Side:
+    """The tests of one cell on base or fork."""
+
+    def __init__(self, runner: _Runner, cell: Cell, side: str, prepared: Prepared) -> None:
+        self.runner, self.cell, self.side, self.prepared = runner, cell, side, prepared
+        self.tree = runner.trees[side]
+        self.plugin = Path(matrix_plugin.__file__).read_bytes()
+        made_of = [
+            self.tree.run('rev-parse', 'HEAD^{tree}'),
+            prepared.made_of,
+            *prepared.options,
+            *runner.tests.only,
+            f'-k {runner.tests.expression}',
+            f'PostgreSQL: {runner.url is not None}',
+            f'Temporal: {_temporal() is not None}',
+            hashlib.sha256(self.plugin).hexdigest(),
+        ]
+        self.key = hashlib.sha256('\n'.join(made_of).encode()).hexdigest()[:16]
+        self.folder = runner.folder / 'results' / f'{cell.name}-{side}-{self.key}'
+        self.noted = self.folder / 'outcomes.jsonl'
+
+    @property
+    def seconds(self) -> float:
+        """How long its tests took."""
+        path = self.folder / 'seconds'
+        return float(path.read_text()) if path.exists() else 0
+
+    def run(self) -> dict[str, Outcome]:
+        """Run all tests that have no outcome yet, and return the outcomes of all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        whole = self.folder / 'whole'
+        selected = self._selected()
+        for _ in range(_ATTEMPTS if selected is not None else 0):
+            if whole.exists():
+                break
+            # Without what was being written when all ended, to which the next outcome would be added.
+            outcomes = load(self.noted)
+            _write(self.noted, ''.join(json.dumps(vars(outcome)) + '\n' for outcome in outcomes.values()))
+            self._pytest(self.folder, list(outcomes), [*self.prepared.options, *(selected or ())])
+            if self._tests() <= load(self.noted).keys():
+                whole.touch()
+        outcomes = load(self.noted)
+        # What has none by now ends, or holds up, whatever runs it.
+        return {test: Outcome(test, 'crashed') for test in self._tests() - outcomes.keys()} | outcomes
+
+    def run_alone(self, test: str) -> str:
+        """Run one test, with nothing beside it, and return its outcome."""
+        name = self._names()[test]
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix='.alone-') as folder:
+            self._pytest(Path(folder), [], [*self.prepared.alone, name])
+            found = load(Path(folder) / 'outcomes.jsonl')
+            return found[test].outcome if test in found else 'crashed'
+
+    def _selected(self) -> list[str] | None:
+        """Return which tests pytest is to run, or `None` if the tree has nothing of it."""
+        only = self.runner.tests.only
+        found = [
+            str(path.relative_to(self.tree.folder)) for text in only for path in sorted(self.tree.folder.glob(text))
+        ]
+        chosen = ['-k', self.runner.tests.expression] if self.runner.tests.expression else []
+        return [*chosen, *found] if found or not only else None
+
+    def _names(self) -> dict[str, str]:
+        """Return what pytest calls each test, by what base and fork know it by."""
+        path = self.folder / 'tests.json'
+        listed = json.loads(path.read_text('utf-8')) if path.exists() else []
+        return {known: name for known, name, _ in listed}
+
+    def _tests(self) -> set[str]:
+        return set(self._names())
+
+    def _pytest(self, folder: Path, done: Sequence[str], arguments: Sequence[str]) -> None:
+        """Run pytest in the tree, until it is done or nothing happens any more."""
+        # What the tests of another cell have left there.
+        self.tree.run('reset', '--quiet', '--hard')
+        self.tree.run('clean', '-ffdxq', '--exclude=__pycache__')
+        for name in _EXAMPLES:
+            (self.tree.folder / name).mkdir(exist_ok=True)
+        (folder / 'plugin').mkdir(exist_ok=True)
+        (folder / 'plugin' / f'{_PLUGIN}.py').write_bytes(self.plugin)
+        (folder / 'certificates').mkdir(exist_ok=True)
+        (folder / 'home').mkdir(exist_ok=True)
+        _write(folder / 'done.json', json.dumps(done))
+        with _ending_with_us() as alive, (folder / 'log').open('ab') as log:
+            started = time.monotonic()
+            process = subprocess.Popen(
+                [str(self.prepared.python), '-m', 'pytest', '-p', _PLUGIN, *_OPTIONS, *arguments],
+                cwd=self.tree.folder,
+                env=self._variables(folder, alive),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=[alive],
+                # All that the tests start and leave behind is in it.
+                start_new_session=True,
+            )
+            try:
+                self._wait(process, folder)
+            finally:
+                _end(process)
+                _write(folder / 'seconds', str(self.seconds + time.monotonic() - started))
+        # 0 and 1: the tests have run. 2: they were interrupted. 5: there are none. Less than 0: ended by us.
+        if process.returncode in (3, 4):
+            words = (folder / 'log').read_text('utf-8', 'replace')[-4000:]
+            raise MatrixError(
+                f"pytest could not run upstream's tests on the {self.side} ({self.cell}).",
+                "These are pytest's words.",
+                words,
+            )
+
+    def _wait(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        """Wait for pytest, and tell the user how far it is."""
+        noted, number, since = folder / 'outcomes.jsonl', -1, time.monotonic()
+        while process.poll() is None:
+            time.sleep(0.2)
+            found = noted.read_bytes().count(b'\n') if noted.exists() else 0
+            if found != number:
+                number, since = found, time.monotonic()
+                self.runner.report(f'{self.cell}: the {self.side}', number, len(self._tests()) or None)
+            if time.monotonic() - since > _STALLED:
+                return
+
+    def _variables(self, folder: Path, alive: int) -> dict[str, str]:
+        """Return the variables that the tests run with, which are the same for everyone."""
+        kept = {name: value for name in ('LANG', 'LC_ALL', 'TMPDIR', 'TZ') if (value := os.environ.get(name))}
+        variables = kept | {
+            'PATH': os.pathsep.join([str(self.prepared.python.parent), os.environ.get('PATH', os.defpath)]),
+            # Nobody's configuration or keys, and nobody's files are touched.
+            'HOME': str(folder / 'home'),
+            # As upstream's CI has it.
+            'CI': 'true',
+            'COLUMNS': '150',
+            # Upstream's fixtures make ten HTTP clients for each test and nearly all of the time would go into reading
+            # the certificates of each. No test needs any, since none talks to a server outside.
+            'SSL_CERT_DIR': str(folder / 'certificates'),
+            'DO_NOT_TRACK': '1',
+            'PREFECT_SERVER_ANALYTICS_ENABLED': 'false',
+            'SERIES_MATRIX_FOLDER': str(folder),
+            'SERIES_MATRIX_ALIVE': str(alive),
+        }
+        servers = {'POSTGRES': self.runner.url, 'TEMPORAL': _temporal()}
+        variables |= {f'SERIES_MATRIX_{name}': value for name, value in servers.items() if value}
+        variables |= self.prepared.variables
+        path = [str(folder / 'plugin'), variables.get('PYTHONPATH', '')]
+        return variables | {'PYTHONPATH': os.pathsep.join(filter(None, path))}
+
+
+def _temporal() -> str | None:
+    """Find the command line of Temporal, which has the server that its tests otherwise download."""
+    return shutil.which('temporal')
+
+
+_PLUGIN = 'series_matrix_plugin'
+
+_OPTIONS = (
+    *('-p', 'no:cacheprovider', '--tb=short', '-q'),
+    # A file that can't be imported is an outcome as well.
+    '--continue-on-collection-errors',
+)
+
+_EXAMPLES = ('docs', 'pydantic_evals', 'pydantic_graph')
+"""Where `tests/test_examples.py` looks for examples in upstream's repository; it fails without one of them."""
+
+
+@contextmanager
+def _ending_with_us() -> Generator[int]:
+    """Give a file that ends when we do, however that is."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(writing)
+        os.close(reading)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file, so that it is never there in part."""
+    written = path.with_name(f'{path.name}.new')
+    written.write_text(text, 'utf-8')
+    written.replace(path)

@@ -1,0 +1,561 @@
+"""`matrix` runs upstream's tests on base and fork and says what differs.
+
+Here the tool's own interpreter runs the tests, which takes `pydantic_ai` from the tree of each side.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from series.__main__ import main
+from series.apply import apply
+from series.base import Report
+from series.errors import MatrixError, NoTestsError, PatchError
+from series.extract import extract
+from series.git import Git
+from series.line import Line, find_line
+from series.matrix import Cell, Matrix, Prepare, Prepared, Tests, choose_cells, matrix
+from series.matrix_report import html, summary, write_report
+from series.outcomes import Comparison
+from series.postgres import NoPostgresError
+from tests.series.upstream import PACKAGE, ROOT, User, quiet
+
+TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
+RENAMED = PACKAGE['pydantic_ai/tools.py'].replace('return "tools"', 'return "fork"')
+CELL = Cell('3.12', 'all', 'highest')
+
+Upstream = Callable[..., Path]
+
+
+def prepare(cell: Cell, side: str, tree: Git) -> Prepared:
+    variables = {'PYTHONPATH': str(tree.folder / 'pydantic_ai_slim')}
+    return Prepared(Path(sys.executable), 'nothing', [], [], variables)
+
+
+def prepare_for_two(cell: Cell, side: str, tree: Git) -> Prepared:
+    return replace(prepare(cell, side, tree), options=['-n', '2', '--dist=loadgroup'])
+
+
+def run(line: Line, tests: Tests | None = None, prepare: Prepare = prepare) -> Matrix:
+    return matrix(line, [CELL], tests or Tests(), quiet, prepare)
+
+
+def compared(found: Matrix) -> Comparison:
+    (result,) = found.cells
+    assert result.comparison is not None
+    return result.comparison
+
+
+def outcomes(found: Matrix) -> dict[str, tuple[str, str]]:
+    return {test.test: (test.outcome('base'), test.outcome('fork')) for test in compared(found).tests}
+
+
+def write(line: Line, user: User, files: Mapping[str, str]) -> None:
+    """Have a patch write these files."""
+    apply(line, quiet)
+    user.commit('Change it', dict(files))
+    extract(line, quiet)
+
+
+@pytest.fixture
+def renamed(line: Line, user: User) -> Line:
+    """A line on whose fork `name()` returns something else."""
+    write(line, user, {TOOLS: RENAMED})
+    return line
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> Upstream:
+    """Makes a clone of upstream with these tests."""
+
+    def make(text: str, **files: str) -> Path:
+        folder = tmp_path / 'upstream'
+        contents = {'tests/__init__.py': '', 'tests/test_it.py': text, 'pyproject.toml': '[tool.pytest]\n'} | files
+        for name, content in contents.items():
+            (path := folder / name).parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        git = Git(folder)
+        git.run('init', '--quiet')
+        git.run('add', '--all')
+        git.run('commit', '--quiet', '--message', 'Tests')
+        return folder
+
+    return make
+
+
+NAME = 'from pydantic_ai.tools import name\n\ndef test_name():\n    assert name() == "tools"\n'
+
+
+def test_matrix_of_a_fork_that_behaves_as_the_base_finds_no_difference(line: Line, user: User) -> None:
+    write(
+        line,
+        user,
+        {
+            TOOLS: PACKAGE['pydantic_ai/tools.py'] + '\n\ndef new() -> int:\n    return 1\n',
+            'tests/test_new.py': 'from pydantic_ai.tools import new\n\ndef test_new():\n    assert new() == 1\n',
+        },
+    )
+    found = run(line)
+    assert outcomes(found) == {
+        # It needs what isn't installed here, on both sides, so it says nothing.
+        'tests/test_examples.py': ('error', 'error'),
+        'tests/test_new.py::test_new': ('missing', 'passed'),
+        'tests/test_tools.py::test_add': ('passed', 'passed'),
+    }
+    assert found.differences == 0
+    assert [test.test for test in compared(found).added] == ['tests/test_new.py::test_new']
+    assert [test.test for test in compared(found).failing] == ['tests/test_examples.py']
+
+
+def test_matrix_where_an_outcome_changed_says_which_after_it_ran_alone(renamed: Line, upstream: Upstream) -> None:
+    found = run(renamed, Tests(upstream(NAME + '\ndef test_other():\n    assert name() == "other"\n')))
+    assert outcomes(found) == {
+        'tests/test_it.py::test_name': ('passed', 'failed'),
+        'tests/test_it.py::test_other': ('failed', 'failed'),
+    }
+    (test,) = compared(found).differences
+    assert test.test == 'tests/test_it.py::test_name'
+    assert test.again == {'base': ['passed'] * 3, 'fork': ['failed'] * 3}
+    assert test.fork is not None
+    assert "assert 'fork' == 'tools'" in test.fork.message
+    assert 'tests/test_it.py:4' in test.fork.words
+
+
+def test_matrix_where_a_test_is_gone_from_the_fork_is_a_difference(line: Line, user: User) -> None:
+    write(line, user, {'tests/test_tools.py': 'def test_sum():\n    pass\n'})
+    (test,) = compared(run(line)).differences
+    assert (test.test, test.outcome('fork'), test.again) == ('tests/test_tools.py::test_add', 'missing', {})
+
+
+def test_matrix_where_a_file_of_tests_is_not_imported_any_more_is_a_difference(line: Line, user: User) -> None:
+    write(line, user, {TOOLS: 'def add(a: int, b: int) -> int:\n    return a + b\n'})
+    found = run(line, Tests(only=('tests/test_tools.py',)))
+    assert found.differences == 0
+    write(line, user, {'pydantic_ai_slim/pydantic_ai/__init__.py': ''})
+    found = run(line, Tests(only=('tests/test_tools.py',)))
+    assert outcomes(found) == {
+        'tests/test_tools.py': ('missing', 'error'),
+        'tests/test_tools.py::test_add': ('passed', 'missing'),
+    }
+    assert found.differences == 1
+
+
+def test_matrix_where_a_test_differs_only_beside_others_calls_it_flaky(
+    line: Line, upstream: Upstream, tmp_path: Path
+) -> None:
+    text = f"""\
+from pathlib import Path
+
+def test_first():
+    times = Path({str(tmp_path / 'times')!r})
+    times.write_text((times.read_text() if times.exists() else '') + 'x')
+    assert times.read_text() != 'xx'
+"""
+    found = run(line, Tests(upstream(text)))
+    assert outcomes(found) == {'tests/test_it.py::test_first': ('passed', 'failed')}
+    (test,) = compared(found).flaky
+    assert test.again == {'base': ['passed'] * 3, 'fork': ['passed'] * 3}
+    assert found.differences == 0
+
+
+def test_matrix_where_a_test_fails_now_and_then_on_the_fork_only_is_a_difference(
+    renamed: Line, upstream: Upstream, tmp_path: Path
+) -> None:
+    text = f"""\
+from pathlib import Path
+from pydantic_ai.tools import name
+
+def test_now_and_then():
+    times = Path({str(tmp_path / 'times')!r})
+    if name() == 'fork':
+        times.write_text((times.read_text() if times.exists() else '') + 'x')
+        assert len(times.read_text()) % 2 == 0
+"""
+    (test,) = compared(run(renamed, Tests(upstream(text)))).differences
+    assert test.again == {'base': ['passed'] * 3, 'fork': ['passed', 'failed', 'passed']}
+
+
+def test_matrix_that_found_all_before_runs_nothing_again(renamed: Line, upstream: Upstream, tmp_path: Path) -> None:
+    text = f"""\
+from pathlib import Path
+from pydantic_ai.tools import name
+
+def test_name():
+    with Path({str(tmp_path / 'times')!r}).open('a') as times:
+        times.write(name() + ' ')
+    assert name() == "tools"
+"""
+    tests = Tests(upstream(text))
+    first = run(renamed, tests)
+    times = (tmp_path / 'times').read_text()
+    assert times == 'tools fork ' + 'tools ' * 3 + 'fork ' * 3
+    assert run(renamed, tests) == first
+    assert (tmp_path / 'times').read_text() == times
+
+
+def test_matrix_after_the_fork_changed_keeps_the_outcomes_of_the_base_only(
+    line: Line, user: User, upstream: Upstream, tmp_path: Path
+) -> None:
+    text = f"""\
+from pathlib import Path
+from pydantic_ai.tools import name
+
+def test_name():
+    with Path({str(tmp_path / 'times')!r}).open('a') as times:
+        times.write(name() + ' ')
+"""
+    tests = Tests(upstream(text))
+    run(line, tests)
+    write(line, user, {TOOLS: RENAMED})
+    run(line, tests)
+    assert (tmp_path / 'times').read_text() == 'tools tools fork '
+    # Other tests are something else as well.
+    upstream(text + '\n')
+    run(line, tests)
+    assert (tmp_path / 'times').read_text() == 'tools tools fork tools fork '
+
+
+KILLED = """\
+import sys
+from pathlib import Path
+from series.line import find_line
+from series.matrix import Tests
+from tests.series.test_matrix import run
+
+run(find_line(Path.cwd()), Tests(Path(sys.argv[1])))
+"""
+
+
+@pytest.mark.parametrize('how', [signal.SIGINT, signal.SIGKILL])
+def test_matrix_that_was_interrupted_goes_on_where_it_stopped(
+    line: Line, upstream: Upstream, tmp_path: Path, how: signal.Signals
+) -> None:
+    times, hold, started = tmp_path / 'times', tmp_path / 'hold', tmp_path / 'started'
+    text = f"""\
+import os
+import time
+from pathlib import Path
+import pytest
+
+@pytest.mark.parametrize('number', range(4))
+def test_each(number):
+    with Path({str(times)!r}).open('a') as written:
+        written.write(f'{{number}} ')
+    if number == 2 and Path({str(hold)!r}).exists():
+        Path({str(started)!r}).write_text(str(os.getpgid(0)))
+        time.sleep(60)
+"""
+    clone = upstream(text)
+    hold.touch()
+    process = subprocess.Popen(
+        [sys.executable, '-c', KILLED, str(clone)],
+        cwd=line.root,
+        env=os.environ | {'PYTHONPATH': str(ROOT)},
+        stderr=subprocess.DEVNULL,
+    )
+    wait_for(lambda: started.exists() and started.read_text() != '')
+    process.send_signal(how)
+    process.wait(20)
+    # Nothing that it has started goes on.
+    group = int(started.read_text())
+    wait_for(lambda: not alive(group))
+    hold.unlink()
+    found = run(line, Tests(clone))
+    assert set(outcomes(found).values()) == {('passed', 'passed')}
+    # On the base up to the third, which begins again, and then all of the fork.
+    assert times.read_text() == '0 1 2 2 3 0 1 2 3 '
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def alive(group: int) -> bool:
+    """Say whether a process of a group still runs, and isn't merely waiting to be collected by a parent that is gone."""
+    listed = subprocess.run(['ps', '-A', '-o', 'pgid=,stat='], capture_output=True, text=True, check=True).stdout
+    return any(
+        found == str(group) and not state.startswith('Z') for found, state in map(str.split, listed.splitlines())
+    )
+
+
+def test_matrix_after_a_line_that_was_cut_off_runs_that_test_again(line: Line) -> None:
+    first = run(line)
+    (folder,) = (line.root / 'build/matrix/1.0.0/results').glob('*-base-*')
+    noted = folder / 'outcomes.jsonl'
+    *kept, last = noted.read_text().splitlines(keepends=True)
+    noted.write_text(''.join(kept) + last[:-20])
+    (folder / 'whole').unlink()
+    assert outcomes(run(line)) == outcomes(first)
+    assert all(json.loads(text) for text in noted.read_text().splitlines())
+
+
+def test_matrix_where_a_test_ends_its_process_goes_on_with_the_others(line: Line, upstream: Upstream) -> None:
+    text = 'import os\n\ndef test_a():\n    pass\n\ndef test_b():\n    os._exit(3)\n\ndef test_c():\n    pass\n'
+    assert outcomes(run(line, Tests(upstream(text)), prepare_for_two)) == {
+        'tests/test_it.py::test_a': ('passed', 'passed'),
+        'tests/test_it.py::test_b': ('crashed', 'crashed'),
+        'tests/test_it.py::test_c': ('passed', 'passed'),
+    }
+
+
+def test_matrix_tells_all_outcomes_apart(line: Line, upstream: Upstream) -> None:
+    text = """\
+import pytest
+
+@pytest.fixture
+def broken():
+    raise ValueError
+
+@pytest.fixture
+def broken_after():
+    yield
+    raise ValueError
+
+def test_setup(broken):
+    pass
+
+def test_teardown(broken_after):
+    pass
+
+def test_both(broken_after):
+    assert False
+
+@pytest.mark.skip(reason='why not')
+def test_skipped():
+    pass
+
+@pytest.mark.xfail(reason='known')
+def test_xfailed():
+    assert False
+
+@pytest.mark.xfail(strict=False)
+def test_xpassed():
+    pass
+"""
+    module = 'import pytest\n\npytest.skip("no network", allow_module_level=True)\n'
+    found = run(line, Tests(upstream(text, **{'tests/test_module.py': module})))
+    assert {test: outcome for test, (outcome, _) in outcomes(found).items()} == {
+        'tests/test_it.py::test_both': 'failed, then error',
+        'tests/test_it.py::test_setup': 'error',
+        'tests/test_it.py::test_skipped': 'skipped',
+        'tests/test_it.py::test_teardown': 'error',
+        'tests/test_it.py::test_xfailed': 'xfailed',
+        'tests/test_it.py::test_xpassed': 'xpassed',
+        'tests/test_module.py': 'skipped',
+    }
+    said = {test.test: test.base.message for test in compared(found).tests if test.base}
+    assert said['tests/test_it.py::test_skipped'] == 'Skipped: why not'
+    assert said['tests/test_it.py::test_xfailed'] == 'known'
+    assert said['tests/test_module.py'] == 'Skipped: no network'
+
+
+def test_matrix_knows_an_example_by_what_it_says_not_by_its_line(renamed: Line, upstream: Upstream) -> None:
+    text = """\
+import pytest
+from pydantic_ai.tools import name
+
+class Example:
+    def __init__(self, source, line):
+        self.source = source
+        # On the fork as if something were written above.
+        self.start_line = line + (10 if name() == 'fork' else 0)
+
+FOUND = [Example('a', 3), Example('b', 5), Example('a', 13)]
+
+@pytest.mark.xdist_group('docs')
+@pytest.mark.parametrize('example', [pytest.param(it, id=f'docs/it.md:{it.start_line}:it.py') for it in FOUND])
+def test_example(example):
+    assert name() == 'tools' or example.source == 'a'
+"""
+    found = run(renamed, Tests(upstream(text)))
+    # The same example twice is told apart by its number.
+    assert sorted(outcomes(found).values()) == [('passed', 'failed'), ('passed', 'passed'), ('passed', 'passed')]
+    (test,) = compared(found).differences
+    assert test.again == {'base': ['passed'] * 3, 'fork': ['failed'] * 3}
+
+
+def test_matrix_runs_only_what_is_chosen(line: Line, upstream: Upstream) -> None:
+    clone = upstream(
+        'def test_a():\n    pass\n\ndef test_b():\n    pass\n', **{'tests/test_other.py': 'def test_a(): pass\n'}
+    )
+    assert set(outcomes(run(line, Tests(clone, ('tests/test_i*.py', 'tests/gone.py'), 'test_a')))) == {
+        'tests/test_it.py::test_a'
+    }
+    with pytest.raises(NoTestsError) as error:
+        run(line, Tests(clone, ('tests/gone.py',)))
+    assert str(error.value) == (
+        "Upstream's tests have none that were asked for (Python 3.12, all, highest).\nName others with `--only` and `-k`."
+    )
+
+
+def test_matrix_that_pytest_refuses_to_run_shows_its_words(line: Line, upstream: Upstream) -> None:
+    with pytest.raises(MatrixError) as error:
+        run(line, Tests(upstream(NAME), expression='not'))
+    assert "Wrong expression passed to '-k'" in error.value.words
+
+
+def test_matrix_leaves_a_clone_of_upstream_as_it_is(line: Line, upstream: Upstream) -> None:
+    """The clone's own package isn't what is tested, and what isn't committed there runs as well."""
+    text = 'from pathlib import Path\nfrom pydantic_ai.tools import name\n\ndef test_it():\n    Path("made").touch()\n    assert name() == "tools"\n'
+    clone = upstream(
+        text, **{TOOLS: 'broken', 'pydantic_ai_slim/pydantic_ai/__init__.py': 'broken', '.gitignore': 'no\n'}
+    )
+    (clone / 'tests' / 'test_more.py').write_text('def test_more(): pass\n')
+    (clone / 'no').mkdir()
+    before = sorted(clone.rglob('*'))
+    assert outcomes(run(line, Tests(clone))) == {
+        'tests/test_it.py::test_it': ('passed', 'passed'),
+        'tests/test_more.py::test_more': ('passed', 'passed'),
+    }
+    assert sorted(clone.rglob('*')) == before
+
+
+def test_matrix_on_what_is_no_clone_of_upstream_is_refused(line: Line, tmp_path: Path) -> None:
+    (folder := tmp_path / 'other').mkdir()
+    with pytest.raises(MatrixError) as error:
+        run(line, Tests(folder))
+    assert str(error.value) == (
+        f'`{folder}` is not a clone of upstream: it has no folder `tests`, or is no git repository.\n'
+        'Name the root of a clone with `--tests DIR`.'
+    )
+
+
+def test_matrix_of_a_series_that_does_not_apply_is_refused(renamed: Line) -> None:
+    (patch,) = renamed.patches
+    patch.write_text(patch.read_text().replace('return "tools"', 'return "other"'))
+    with pytest.raises(PatchError) as error:
+        run(renamed)
+    assert 'Run `make apply LINE=1.0.0`, which says how to go on.' in str(error.value)
+
+
+def test_matrix_beside_another_one_is_refused(line: Line) -> None:
+    def prepare_while_it_runs(*_: object) -> Prepared:
+        with pytest.raises(MatrixError) as error:
+            run(line)
+        raise error.value
+
+    with pytest.raises(MatrixError, match='The matrix runs already'):
+        matrix(line, [CELL], Tests(), quiet, prepare_while_it_runs)
+
+
+def test_matrix_without_an_interpreter_skips_the_cell(line: Line) -> None:
+    cells = [CELL, Cell('3.99', 'all', 'highest')]
+
+    def prepare_one(cell: Cell, side: str, tree: Git) -> Prepared | None:
+        return prepare(cell, side, tree) if cell == CELL else None
+
+    found = matrix(line, cells, Tests(), quiet, prepare_one)
+    assert [result.skipped for result in found.cells] == ['', 'this machine has no Python 3.99']
+    assert 'Skipped, since this machine has no Python 3.99.' in summary(found)
+    with pytest.raises(MatrixError) as error:
+        matrix(line, cells[1:], Tests(), quiet, prepare_one)
+    assert str(error.value) == (
+        'No cell was run: this machine has no Python 3.99.\n'
+        'Install one of Python 3.12, or name one that is here with `--python`.'
+    )
+
+
+def test_matrix_without_a_lock_says_how_to_write_it(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wheel(*_: object) -> Path:
+        return Path(__file__)
+
+    monkeypatch.setattr('series.matrix.base_wheel', wheel)
+    monkeypatch.setattr('series.matrix.build', wheel)
+    with pytest.raises(MatrixError) as error:
+        matrix(line, [CELL], Tests(), quiet)
+    assert str(error.value) == (
+        'There is no lock for all, highest: `patches/1.0.0/locks/all-highest.txt` does not exist.\n'
+        'Write it with `make locks LINE=1.0.0`.'
+    )
+
+
+def test_choose_cells_multiplies_all_axes_or_those_that_are_named(line: Line) -> None:
+    assert len(choose_cells(line, ['3.12', '3.13'], None, None)) == 12
+    assert choose_cells(line, None, ['slim'], ['highest']) == [Cell('3.12', 'slim', 'highest')]
+    assert find_line(line.root) == line
+
+
+def test_report_shows_differences_first_and_escapes_what_tests_say(
+    renamed: Line, upstream: Upstream, tmp_path: Path
+) -> None:
+    text = (
+        NAME
+        + '\ndef test_tag():\n    raise ValueError("<b>\\x1b[1m")\n\nclass TestIt:\n    def test_in(self):\n        pass\n'
+    )
+    found = run(renamed, Tests(upstream(text)))
+    page = write_report(found, tmp_path / 'report')
+    assert page.read_text() == html(found)
+    shown = page.read_text()
+    assert '1 test differs' in shown
+    assert '&lt;b&gt;' in shown and '<b>\x1b' not in shown
+    assert shown.index('Differences') < shown.index('Fail on both') < shown.index('All tests, by file')
+    assert 'http' not in shown.partition('<body>')[0]
+    suite = ElementTree.parse(tmp_path / 'report' / '3.12-all-highest-fork.xml').getroot()[0]
+    assert suite.attrib.items() >= {'tests': '3', 'failures': '2', 'errors': '0', 'skipped': '0'}.items()
+    cases = {(case.get('classname'), case.get('name')): [kind.tag for kind in case] for case in suite}
+    assert cases == {
+        ('tests.test_it', 'test_name'): ['failure'],
+        ('tests.test_it', 'test_tag'): ['failure'],
+        ('tests.test_it.TestIt', 'test_in'): [],
+    }
+    assert (
+        '- tests/test_it.py::test_name (Python 3.12, all, highest): passed on the base, failed on the fork'
+        in summary(found)
+    )
+
+
+def test_main_matrix_prints_a_table_and_fails_for_a_difference(
+    renamed: Line, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_here(line: Line, cells: Sequence[Cell], tests: Tests, report: Report) -> Matrix:
+        assert cells == choose_cells(line, ['3.12'], ['all'], ['highest'])
+        return matrix(line, cells, tests, report, prepare)
+
+    monkeypatch.setattr('series.__main__.matrix', run_here)
+    monkeypatch.chdir(renamed.root)
+    chosen = ['matrix', '--python=3.12', '--install=all', '--resolution=highest', '--tests', str(upstream(NAME))]
+    assert main(chosen) == 1
+    said = capsys.readouterr()
+    assert said.out == ''
+    assert said.err.startswith(
+        "error: Upstream's tests differ between base and fork of 1.0.0.\n"
+        '\n'
+        'Python  install  resolution  common  fail on both  new  of them fail  flaky  differ  minutes\n'
+        '3.12    all      highest          1             0    0             0      0       1      0.0\n'
+    )
+    assert (
+        '- tests/test_it.py::test_name (Python 3.12, all, highest): passed on the base, failed on the fork' in said.err
+    )
+    assert (renamed.root / 'build/matrix/1.0.0/report/index.html').exists()
+    upstream('def test_name():\n    pass\n')
+    assert main(chosen) == 0
+    assert capsys.readouterr().out.endswith("Upstream's tests say the same of 1.0.0+lifecycle.1 as of the base.\n")
+
+
+def test_matrix_without_postgres_says_so_and_fails_on_a_machine_that_checks_all(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find() -> Path:
+        raise NoPostgresError('PostgreSQL is not installed. Install it.')
+
+    monkeypatch.setattr('series.postgres.find_postgres', find)
+    monkeypatch.delenv('CI', raising=False)
+    assert 'PostgreSQL is not installed, so the tests of DBOS ran on SQLite.' in summary(run(line))
+    monkeypatch.setenv('CI', 'true')
+    with pytest.raises(MatrixError) as error:
+        run(line)
+    assert error.value.remedy == 'PostgreSQL is not installed. Install it.'
