@@ -437,7 +437,7 @@ class _Side:
     def _names(self) -> dict[str, str]:
         """Return what pytest calls each test, by what base and fork know it by."""
         path = self.folder / 'tests.json'
-        listed = json.loads(path.read_text('utf-8')) if path.exists() else []
+        listed: list[list[str]] = json.loads(path.read_text('utf-8')) if path.exists() else []
         return {known: name for known, name, _ in listed}
 
     def _tests(self) -> set[str]:

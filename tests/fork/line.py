@@ -6,6 +6,7 @@ import asyncio
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Any
 
 from anyio import ClosedResourceError
@@ -80,21 +81,21 @@ class FromBeforeForRun(AbstractToolset[Any]):
         for_run: Any = vars(AbstractToolset)['for_run']
 
 
+def _capability(name: str) -> Any:
+    return getattr(import_module('pydantic_ai.capabilities'), name)
+
+
 def processing_history(process: Any) -> dict[str, Any]:
     """Return the options of an agent that has its messages processed: 2.x has capabilities for that, as for the next one."""
     if HAS_FOR_RUN:
-        from pydantic_ai import capabilities
-
-        return {'capabilities': [capabilities.ProcessHistory(process)]}
+        return {'capabilities': [_capability('ProcessHistory')(process)]}
     return {'history_processors': [process]}
 
 
 def preparing_tools(prepare: Any) -> dict[str, Any]:
     """Return the options of an agent that has its tools prepared."""
     if HAS_FOR_RUN:
-        from pydantic_ai import capabilities
-
-        return {'capabilities': [capabilities.PrepareTools(prepare)]}
+        return {'capabilities': [_capability('PrepareTools')(prepare)]}
     return {'prepare_tools': prepare}
 
 

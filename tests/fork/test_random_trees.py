@@ -372,11 +372,11 @@ class Straight(WithState, HandWrittenBase):
 
     if HAS_FOR_RUN:
 
-        async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        async def for_run(self: Any, ctx: RunContext[Any]) -> AbstractToolset[Any]:
             self.journal.instant('copy', self)
             return self.copy_around(await self.inner.for_run(ctx))
 
-        async def for_run_step(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        async def for_run_step(self: Any, ctx: RunContext[Any]) -> AbstractToolset[Any]:
             self.inner = await self.inner.for_run_step(ctx)
             return self
 
