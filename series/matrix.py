@@ -169,6 +169,11 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
         DownloadError: The base can't be got, or isn't the pinned one.
         EnvironmentFailedError: An environment can't be made.
     """
+    if line.tests is None and tests.clone is None:
+        raise MatrixError(
+            f"The line {line.name} comes without upstream's tests, so there is nothing to compare.",
+            "Name a clone of upstream that has them, with `--tests DIR`, at the release's tag.",
+        )
     folder = line.root / 'build' / 'matrix' / line.name
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
@@ -437,7 +442,7 @@ class _Side:
     def _names(self) -> dict[str, str]:
         """Return what pytest calls each test, by what base and fork know it by."""
         path = self.folder / 'tests.json'
-        listed: list[list[str]] = json.loads(path.read_text('utf-8')) if path.exists() else []
+        listed: list[tuple[str, str, str]] = json.loads(path.read_text('utf-8')) if path.exists() else []
         return {known: name for known, name, _ in listed}
 
     def _tests(self) -> set[str]:

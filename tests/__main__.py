@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _test_tool(rest: Sequence[str]) -> str:
     return _run(
-        [sys.executable, '-m', 'pytest', 'tests/series', 'tests/demo', 'tests/docs', *rest],
+        [sys.executable, '-m', 'pytest', '-n', 'auto', 'tests/series', 'tests/demo', 'tests/docs', *rest],
         'The tool, the demonstration and the docs',
     )
 

@@ -60,9 +60,21 @@ def offered(
     uncached: Line, tmp_path: Path, releases: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str, str, str], None]:
     """Offers a release of upstream's, beside the small base."""
-    monkeypatch.setenv('PIP_FIND_LINKS', f'{releases} {tmp_path}')
     monkeypatch.setattr('series.locks.base_repository', lambda *_: uncached.cache)  # pyright: ignore
     monkeypatch.setattr('series.locks.Git.run', lambda *_: SETTINGS)  # pyright: ignore
+
+    def base_wheel(*_: object) -> Path:
+        return releases / f'pydantic_ai_slim-{BASE}-py3-none-any.whl'
+
+    def download(_: Path, requirement: str, *options: str) -> Path:
+        name, version = requirement.split('===')
+        wheel = tmp_path / f'{name.replace("-", "_")}-{version}-py3-none-any.whl'
+        if not wheel.exists():
+            raise DownloadError('', '', 'ERROR: No matching distribution found for it')
+        return wheel
+
+    monkeypatch.setattr('series.locks.base_wheel', base_wheel)
+    monkeypatch.setattr('series.locks.download', download)
 
     def offer(name: str, version: str, requires: str) -> None:
         stem = f'{name.replace("-", "_")}-{version}'
@@ -148,7 +160,13 @@ def test_locks_that_uv_cannot_make_leave_those_of_before(
     assert lock.read_bytes() == before
 
 
-def test_locks_without_an_index_fail_instead_of_leaving_packages_out(line: Line, asked: list[dict[str, str]]) -> None:
+def test_locks_tell_a_release_that_is_missing_from_an_index_that_is(
+    uncached: Line, releases: Path, asked: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here pip itself looks, and finds the base and nothing else."""
+    write_locks(uncached, quiet)
+    assert len(asked) == 6
+    monkeypatch.setenv('PIP_FIND_LINKS', str(releases / 'gone'))
     with pytest.raises(DownloadError):
-        write_locks(line, quiet)
-    assert asked == []
+        write_locks(uncached, quiet)
+    assert len(asked) == 6

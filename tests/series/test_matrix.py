@@ -434,6 +434,13 @@ def test_matrix_on_what_is_no_clone_of_upstream_is_refused(line: Line, tmp_path:
     )
 
 
+def test_matrix_of_a_line_without_upstreams_tests_needs_a_clone(line: Line) -> None:
+    bare = replace(line, tests=None)
+    with pytest.raises(MatrixError) as error:
+        run(bare)
+    assert error.value.remedy == "Name a clone of upstream that has them, with `--tests DIR`, at the release's tag."
+
+
 def test_matrix_of_a_series_that_does_not_apply_is_refused(renamed: Line) -> None:
     (patch,) = renamed.patches
     patch.write_text(patch.read_text().replace('return "tools"', 'return "other"'))
