@@ -118,16 +118,21 @@ def _rebase(options: Namespace, report: Report) -> str:
         line = abort_rebase(root, options.onto)
         return f'The rebase to {line.name} is given up; `{line.show(line.tree)}` is gone.'
     if options.go_on or options.skip:
-        return _rebased(continue_rebase(root, options.onto, report, skip=options.skip))
+        return _rebased(continue_rebase(root, options.onto, report, skip=options.skip), report)
     if options.onto is None:
         raise RebaseError(
             'There is nothing to rebase onto.', 'Name a release with `--onto VERSION` (`make rebase ONTO=VERSION`).'
         )
-    return _rebased(rebase(_line(options), options.onto, report, options.released))
+    return _rebased(rebase(_line(options), options.onto, report, options.released), report)
 
 
-def _rebased(rebased: Rebased) -> str:
+def _rebased(rebased: Rebased, report: Report) -> str:
     line = rebased.line
+    try:
+        locks = f'{len(write_locks(line, report))} locks for `make matrix` are written'
+    except SeriesError as error:
+        # The line is whole without them, and nothing of it is to be lost.
+        locks = f'There are no locks for `make matrix`; run `make locks LINE={line.name}` later. {error.problem}'
     counts = [f'{len(rebased.unchanged)} patches are as they were']
     for what, patches in (('were changed', rebased.changed), ('are dropped', rebased.dropped)):
         if patches:
@@ -137,7 +142,7 @@ def _rebased(rebased: Rebased) -> str:
         f'Run `make verify LINE={line.name}`, say in `CHANGELOG.md` what users will notice, and commit '
         f'{", ".join(f"`{path}`" for path in made)}.'
     )
-    listed = [f'- {entry}' for entry in (*counts, *rebased.notes)]
+    listed = [f'- {entry}' for entry in (*counts, *rebased.notes, locks)]
     return '\n'.join([f'`{made[0]}` holds the new line; its tree is `{line.show(line.tree)}`.', *listed, todo])
 
 
