@@ -7,7 +7,7 @@ import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from anyio import ClosedResourceError
 from pydantic_ai import AbstractToolset, Agent, RetryPromptPart, RunContext, ToolDefinition, WrapperToolset
@@ -25,6 +25,9 @@ FACTORIES_COME_FIRST = HAS_FOR_RUN
 
 STEP_OF_PER_RUN = 0 if HAS_FOR_RUN else 1
 """The run step that `per_run()` calls functions of the run context at."""
+
+WAYS_TO_MAKE_DURABLE = ('capability', 'wrapper') if HAS_FOR_RUN else ('wrapper',)
+"""How an agent is made for a durable engine: by a capability of the agent, or by an agent that wraps it, as 1.x has it only."""
 
 STAYS_ENTERED = HAS_FOR_RUN
 """Whether a step's toolset is still entered while the next step's is made, and stays entered if that is the same."""
@@ -97,6 +100,11 @@ def preparing_tools(prepare: Any) -> dict[str, Any]:
     if HAS_FOR_RUN:
         return {'capabilities': [_capability('PrepareTools')(prepare)]}
     return {'prepare_tools': prepare}
+
+
+def named_factory(factory: Callable[[RunContext[Any]], AbstractToolset[Any]], name: str) -> Any:
+    """Make what stands in `toolsets` for a function of the run context: the durability capabilities of 2.x want it to have an ID."""
+    return cast(Any, DynamicToolset)(factory, id=name) if HAS_FOR_RUN else factory
 
 
 def run_in_sync_tool(agent: Any, **options: Any) -> Any:

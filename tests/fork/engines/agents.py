@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
-from pydantic_ai import AbstractToolset, CombinedToolset, RunContext
+from dbos import DBOS
+from prefect import flow
+from pydantic_ai import AbstractToolset, Agent, CombinedToolset, RunContext
 from pydantic_ai.agent import AbstractAgent
 
 from .. import toolsets
-from ..line import WRAPPERS
+from ..line import WRAPPERS, named_factory
 from ..toolsets import HandWritten
 
 
@@ -21,8 +24,11 @@ def _mixed(toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
     return CombinedToolset([HandWritten(toolset)]).filtered(lambda ctx, tool_def: True)
 
 
-def _dynamic(toolset: AbstractToolset[Any]) -> Callable[[RunContext[Any]], AbstractToolset[Any]]:
-    return lambda ctx: toolset.copy()
+def _dynamic(toolset: AbstractToolset[Any]) -> Any:
+    def build(ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return toolset.copy()
+
+    return named_factory(build, 'dynamic')
 
 
 STATIC: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
@@ -35,6 +41,60 @@ STATIC: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
 
 INSIDE: dict[str, Callable[[AbstractToolset[Any]], Any]] = {**STATIC, 'dynamic': _dynamic}
 """The same, and with a function that makes a new one."""
+
+
+def for_dbos(way: str, model: Any, toolsets: list[Any]) -> Any:
+    """Make an agent whose runs are workflows."""
+    from pydantic_ai.durable_exec import dbos
+
+    if way == 'wrapper':
+        return dbos.DBOSAgent(Agent(model, name='agent', toolsets=toolsets))
+
+    agent: Any = _with_capability(cast(Any, dbos).DBOSDurability(), model, toolsets)
+
+    @DBOS.workflow(name='agent.run')
+    async def run(prompt: str) -> Any:
+        return await agent.run(prompt)
+
+    @DBOS.workflow(name='agent.run_sync')
+    def run_sync(prompt: str) -> Any:
+        return agent.run_sync(prompt)
+
+    return SimpleNamespace(run=run, run_sync=run_sync, iter=agent.iter)
+
+
+def for_prefect(way: str, model: Any, toolsets: list[Any]) -> Any:
+    """Make an agent whose runs are flows, except those that are iterated over, which are part of the flow around them."""
+    from pydantic_ai.durable_exec import prefect
+
+    if way == 'wrapper':
+        return prefect.PrefectAgent(Agent(model, name='agent', toolsets=toolsets))
+
+    agent: Any = _with_capability(cast(Any, prefect).PrefectDurability(), model, toolsets)
+
+    @flow
+    async def run(prompt: str) -> Any:
+        return await agent.run(prompt)
+
+    @flow
+    def run_sync(prompt: str) -> Any:
+        return agent.run_sync(prompt)
+
+    return SimpleNamespace(run=run, run_sync=run_sync, iter=agent.iter)
+
+
+def for_temporal(way: str, model: Any, toolsets: list[Any]) -> AbstractAgent[Any, Any]:
+    """Make an agent that can be run in workflows."""
+    from pydantic_ai.durable_exec import temporal
+
+    if way == 'wrapper':
+        return temporal.TemporalAgent(Agent(model, name='agent', toolsets=toolsets))
+    return _with_capability(cast(Any, temporal).TemporalDurability(), model, toolsets)
+
+
+def _with_capability(durability: Any, model: Any, toolsets: list[Any]) -> Agent[Any, Any]:
+    options: dict[str, Any] = {'capabilities': [durability]}
+    return Agent(model, name='agent', toolsets=toolsets, **options)
 
 
 async def run_as(name: str, agent: AbstractAgent[Any, Any], method: str = 'run') -> Any:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from dbos import DBOS, DBOSConfig, SetWorkflowID, WorkflowHandle
 from prefect import flow, get_client
@@ -24,6 +25,8 @@ from pydantic_ai import (
     ToolCallPart,
     ToolReturnPart,
 )
+from pydantic_ai.durable_exec import dbos as durable_exec_dbos
+from pydantic_ai.durable_exec import prefect as durable_exec_prefect
 from pydantic_ai.durable_exec.dbos import DBOSAgent
 from pydantic_ai.durable_exec.prefect import PrefectAgent
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -36,7 +39,11 @@ class Shop(FunctionToolset[None]):
     stateful = True
 
     def __init__(self, journal: Path, recovering: bool):
-        super().__init__([self.add, self.note, self.pay])
+        super().__init__(id='shop')
+        # Its calls aren't recorded by Prefect either, in both ways to say so.
+        self.add_function(self.add, metadata={'prefect': False})
+        self.add_function(self.note)
+        self.add_function(self.pay)
         self.journal = journal
         self.recovering = recovering
         self.basket: list[str] = []
@@ -79,7 +86,7 @@ def write(journal: Path, line: str) -> None:
         file.write(f'{line}\n')
 
 
-def shop(journal: Path, recovering: bool) -> Agent[None, str]:
+def shop(journal: Path, recovering: bool, **options: Any) -> Agent[None, str]:
     """Make an agent whose model calls each tool once, and answers with what they returned."""
     script = [ToolCallPart('add', {'item': 'tea'}), ToolCallPart('note', {'text': 'green'}), ToolCallPart('pay', {})]
 
@@ -91,48 +98,63 @@ def shop(journal: Path, recovering: bool) -> Agent[None, str]:
         returns = [part.content for m in messages for part in m.parts if isinstance(part, ToolReturnPart)]
         return ModelResponse(parts=[TextPart(json.dumps(returns))])
 
-    return Agent(FunctionModel(respond), name='shop', toolsets=[Shop(journal, recovering)])
+    return Agent(FunctionModel(respond), name='shop', toolsets=[Shop(journal, recovering)], **options)
 
 
-def dbos(agent: Agent[None, str], recovering: bool, url: str) -> str:
+def dbos(way: str, journal: Path, recovering: bool, url: str) -> str:
     # What DBOS recovers at its launch are the workflows of the same version and executor.
     config: DBOSConfig = {'name': 'fork', 'application_version': '1', 'executor_id': 'worker', 'log_level': 'ERROR'}
     DBOS(config={**config, 'system_database_url': url})
-    wrapped = DBOSAgent(agent)
+    workflow: Callable[..., AgentRunResult[str]]
+    if way == 'wrapper':
+        workflow = DBOSAgent(shop(journal, recovering)).dbos_wrapped_run_sync_workflow
+    else:
+        durability: Any = cast(Any, durable_exec_dbos).DBOSDurability()
+        agent = shop(journal, recovering, capabilities=[durability])
+
+        @DBOS.workflow()
+        def run(prompt: str, *, deps: None) -> AgentRunResult[str]:
+            return agent.run_sync(prompt, deps=deps)
+
+        workflow = run
     DBOS.launch()
     if recovering:
         handle: WorkflowHandle[AgentRunResult[str]] = DBOS.retrieve_workflow('crashing')
     else:
         with SetWorkflowID('crashing'):
-            handle = DBOS.start_workflow(wrapped.dbos_wrapped_run_sync_workflow, 'A tea, please', deps=None)
+            handle = DBOS.start_workflow(workflow, 'A tea, please', deps=None)
     output = handle.get_result().output
     DBOS.destroy()
     return output
 
 
-async def prefect(agent: Agent[None, str], recovering: bool) -> str:
+async def prefect(way: str, journal: Path, recovering: bool) -> str:
     # Its tools are tasks, unless that is turned off.
-    wrapped = PrefectAgent(agent, tool_task_config_by_name={'add': None})
+    agent: Any
+    if way == 'wrapper':
+        agent = PrefectAgent(shop(journal, recovering), tool_task_config_by_name={'add': None})
+    else:
+        durability: Any = cast(Any, durable_exec_prefect).PrefectDurability()
+        agent = shop(journal, recovering, capabilities=[durability])
 
-    @flow(flow_run_name='crashing')
+    @flow(flow_run_name=f'crashing-{way}')
     async def crashing() -> str:
-        return (await wrapped.run('A tea, please')).output
+        return (await agent.run('A tea, please')).output
 
     if not recovering:
         return await crashing()
     async with get_client() as client:
         runs = await client.read_flow_runs()
-    (crashed,) = (run for run in runs if run.name == 'crashing')
+    (crashed,) = (run for run in runs if run.name == f'crashing-{way}')
     return cast(str, await run_flow_async(crashing, flow_run=crashed))
 
 
-def main(engine: str, path: str, what: str, url: str) -> None:
+def main(engine: str, way: str, path: str, what: str, url: str) -> None:
     recovering = what == 'recover'
-    agent = shop(Path(path), recovering)
     if engine == 'dbos':
-        print(dbos(agent, recovering, url))
+        print(dbos(way, Path(path), recovering, url))
     else:
-        print(asyncio.run(prefect(agent, recovering)))
+        print(asyncio.run(prefect(way, Path(path), recovering)))
 
 
 if __name__ == '__main__':

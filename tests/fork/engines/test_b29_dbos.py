@@ -6,20 +6,23 @@ import asyncio
 
 import pytest
 from dbos import DBOS
-from pydantic_ai import Agent
-from pydantic_ai.durable_exec.dbos import DBOSAgent
 
+from ..line import WAYS_TO_MAKE_DURABLE
 from ..toolsets import SUCCESS, Journal, Server, Session, scripted
-from .agents import INSIDE, run_as
+from .agents import INSIDE, for_dbos, run_as
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures('dbos')]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usefixtures('dbos'),
+    pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE),
+]
 
 
 @pytest.mark.parametrize('method', ['run', 'run_sync'])
-async def test_b29_each_workflow_has_its_own_copy(method: str):
+async def test_b29_each_workflow_has_its_own_copy(way: str, method: str):
     journal = Journal()
     session, server = Session('session', journal), Server('server', journal)
-    agent = DBOSAgent(Agent(scripted(['session', 'server'], ['session']), name='agent', toolsets=[session, server]))
+    agent = for_dbos(way, scripted(['session', 'server'], ['session']), [session, server])
     DBOS.launch()
 
     for name in ('first', 'second'):
@@ -35,10 +38,10 @@ async def test_b29_each_workflow_has_its_own_copy(method: str):
     assert len(await DBOS.list_workflows_async(status='SUCCESS', name=f'agent.{method}')) == 2
 
 
-async def test_b29_overlapping_workflows_do_not_share():
+async def test_b29_overlapping_workflows_do_not_share(way: str):
     journal = Journal()
     session = Session('session', journal)
-    agent = DBOSAgent(Agent(scripted(['session'], ['session']), name='agent', toolsets=[session]))
+    agent = for_dbos(way, scripted(['session'], ['session']), [session])
     DBOS.launch()
 
     names = [f'run {number}' for number in range(20)]
@@ -50,12 +53,12 @@ async def test_b29_overlapping_workflows_do_not_share():
 
 
 @pytest.mark.parametrize('wrapper', INSIDE)
-async def test_b29_state_inside_other_toolsets_is_copied(wrapper: str):
+async def test_b29_state_inside_other_toolsets_is_copied(way: str, wrapper: str):
     journal = Journal()
     session = Session('session', journal)
 
     tool = 'x_session' if wrapper == 'PrefixedToolset' else 'session'
-    agent = DBOSAgent(Agent(scripted([tool]), name='agent', toolsets=[INSIDE[wrapper](session)]))
+    agent = for_dbos(way, scripted([tool]), [INSIDE[wrapper](session)])
     DBOS.launch()
 
     for name in ('first', 'second'):
@@ -65,10 +68,10 @@ async def test_b29_state_inside_other_toolsets_is_copied(wrapper: str):
     assert (one.values, two.values, session.values) == (['first'], ['second'], [])
 
 
-async def test_b29_exits_see_the_exception_of_the_workflow():
+async def test_b29_exits_see_the_exception_of_the_workflow(way: str):
     journal = Journal()
     error = ConnectionError('the model is down')
-    agent = DBOSAgent(Agent(scripted(['session'], error), name='agent', toolsets=[Session('session', journal)]))
+    agent = for_dbos(way, scripted(['session'], error), [Session('session', journal)])
     DBOS.launch()
 
     with pytest.raises(ConnectionError, match='the model is down'):
@@ -81,9 +84,9 @@ async def test_b29_exits_see_the_exception_of_the_workflow():
     assert len(await DBOS.list_workflows_async(status='ERROR', name='agent.run')) == 1
 
 
-async def test_b29_workflow_of_the_user_with_two_runs():
+async def test_b29_workflow_of_the_user_with_two_runs(way: str):
     journal = Journal()
-    agent = DBOSAgent(Agent(scripted(['session']), name='agent', toolsets=[Session('session', journal)]))
+    agent = for_dbos(way, scripted(['session']), [Session('session', journal)])
 
     @DBOS.workflow()
     async def both() -> None:

@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 from prefect import flow
-from pydantic_ai import Agent, FunctionToolset
-from pydantic_ai.durable_exec.prefect import PrefectAgent
+from pydantic_ai import FunctionToolset, RunContext, ToolsetTool
 from typing_extensions import Self
 
+from ..line import WAYS_TO_MAKE_DURABLE
 from ..toolsets import Journal, Server, Session, scripted
-from .agents import INSIDE, run_as
+from .agents import INSIDE, for_prefect, run_as
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures('prefect')]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usefixtures('prefect'),
+    pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE),
+]
 
 
 class Notes(FunctionToolset[Any]):
@@ -43,9 +47,14 @@ class Notes(FunctionToolset[Any]):
         self.journal.note('exit', self, *args)
         return None
 
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        self.journal.note('call', self)
+        return await super().call_tool(name, tool_args, ctx, tool)
+
     async def keep(self, value: str) -> list[str]:
         """Keep a value."""
-        self.journal.note('call', self)
         if isinstance(self.failures, list) and self.failures:
             raise self.failures.pop(0)
         self.values.append(value)
@@ -54,12 +63,10 @@ class Notes(FunctionToolset[Any]):
 
 @pytest.mark.parametrize('kind', [Session, Notes])
 @pytest.mark.parametrize('method', ['run', 'run_sync', 'iter'])
-async def test_b29_each_flow_has_its_own_copy(kind: type[Any], method: str):
+async def test_b29_each_flow_has_its_own_copy(way: str, kind: type[Any], method: str):
     journal = Journal()
     stateful, server = kind('stateful', journal), Server('server', journal)
-    agent = PrefectAgent(
-        Agent(scripted(['stateful', 'server'], ['stateful']), name='agent', toolsets=[stateful, server])
-    )
+    agent = for_prefect(way, scripted(['stateful', 'server'], ['stateful']), [stateful, server])
 
     for name in ('first', 'second'):
         await run_as(name, agent, method)
@@ -71,10 +78,10 @@ async def test_b29_each_flow_has_its_own_copy(kind: type[Any], method: str):
     assert journal.lifecycle == ['+stateful', '+server', '-server', '-stateful'] * 2
 
 
-async def test_b29_overlapping_flows_do_not_share():
+async def test_b29_overlapping_flows_do_not_share(way: str):
     journal = Journal()
     notes = Notes('notes', journal)
-    agent = PrefectAgent(Agent(scripted(['notes'], ['notes']), name='agent', toolsets=[notes]))
+    agent = for_prefect(way, scripted(['notes'], ['notes']), [notes])
 
     names = [f'run {number}' for number in range(4)]
     await asyncio.gather(*(run_as(name, agent) for name in names))
@@ -85,12 +92,12 @@ async def test_b29_overlapping_flows_do_not_share():
 
 
 @pytest.mark.parametrize('wrapper', INSIDE)
-async def test_b29_state_inside_other_toolsets_is_copied(wrapper: str):
+async def test_b29_state_inside_other_toolsets_is_copied(way: str, wrapper: str):
     journal = Journal()
     notes = Notes('notes', journal)
 
     tool = 'x_notes' if wrapper == 'PrefixedToolset' else 'notes'
-    agent = PrefectAgent(Agent(scripted([tool]), name='agent', toolsets=[INSIDE[wrapper](notes)]))
+    agent = for_prefect(way, scripted([tool]), [INSIDE[wrapper](notes)])
 
     for name in ('first', 'second'):
         await run_as(name, agent)
@@ -99,10 +106,10 @@ async def test_b29_state_inside_other_toolsets_is_copied(wrapper: str):
     assert (one.values, two.values, notes.values) == (['first'], ['second'], [])
 
 
-async def test_b29_exits_see_the_exception_of_the_flow():
+async def test_b29_exits_see_the_exception_of_the_flow(way: str):
     journal = Journal()
     notes = Notes('notes', journal, [ConnectionError('no connection')])
-    agent = PrefectAgent(Agent(scripted(['notes']), name='agent', toolsets=[notes]))
+    agent = for_prefect(way, scripted(['notes']), [notes])
 
     with pytest.raises(ConnectionError, match='no connection'):
         await run_as('failing', agent)
@@ -113,10 +120,10 @@ async def test_b29_exits_see_the_exception_of_the_flow():
     assert traceback is not None
 
 
-async def test_b29_retried_flow_has_a_fresh_copy_and_the_recorded_results():
+async def test_b29_retried_flow_has_a_fresh_copy_and_the_recorded_results(way: str):
     journal = Journal()
     first, second = Notes('first', journal), Notes('second', journal, [ConnectionError('no connection')])
-    agent = PrefectAgent(Agent(scripted(['first'], ['second'], ['first']), name='agent', toolsets=[first, second]))
+    agent = for_prefect(way, scripted(['first'], ['second'], ['first']), [first, second])
 
     @flow(retries=1)
     async def retried() -> str:
@@ -132,9 +139,9 @@ async def test_b29_retried_flow_has_a_fresh_copy_and_the_recorded_results():
     assert (one.values, another.values) == (['run'], ['run'])
 
 
-async def test_b29_runs_in_one_flow_do_not_get_the_results_of_each_other():
+async def test_b29_runs_in_one_flow_do_not_get_the_results_of_each_other(way: str):
     journal = Journal()
-    agent = PrefectAgent(Agent(scripted(['notes']), name='agent', toolsets=[Notes('notes', journal)]))
+    agent = for_prefect(way, scripted(['notes']), [Notes('notes', journal)])
 
     @flow
     async def both() -> None:

@@ -12,20 +12,26 @@ from pathlib import Path
 import pytest
 from prefect.settings import PREFECT_API_URL
 
-
-def test_b29_workflow_recovered_by_dbos_has_a_fresh_copy_and_the_recorded_results(database: str, tmp_path: Path):
-    _crash_and_recover('dbos', database, tmp_path)
+from ..line import WAYS_TO_MAKE_DURABLE
 
 
+@pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE)
+def test_b29_workflow_recovered_by_dbos_has_a_fresh_copy_and_the_recorded_results(
+    way: str, database: str, tmp_path: Path
+):
+    _crash_and_recover('dbos', way, database, tmp_path)
+
+
+@pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE)
 @pytest.mark.usefixtures('prefect')
-def test_b29_flow_recovered_by_prefect_has_a_fresh_copy_and_the_recorded_results(tmp_path: Path):
-    _crash_and_recover('prefect', PREFECT_API_URL.value() or '', tmp_path)
+def test_b29_flow_recovered_by_prefect_has_a_fresh_copy_and_the_recorded_results(way: str, tmp_path: Path):
+    _crash_and_recover('prefect', way, PREFECT_API_URL.value() or '', tmp_path)
 
 
-def _crash_and_recover(engine: str, url: str, tmp_path: Path) -> None:
+def _crash_and_recover(engine: str, way: str, url: str, tmp_path: Path) -> None:
     journal = tmp_path / 'journal'
     journal.touch()
-    command = [sys.executable, '-I', str(Path(__file__).with_name('crash_worker.py')), engine, str(journal)]
+    command = [sys.executable, '-I', str(Path(__file__).with_name('crash_worker.py')), engine, way, str(journal)]
     environment = os.environ | ({'PREFECT_API_URL': url} if engine == 'prefect' else {})
 
     worker = subprocess.Popen([*command, 'begin', url], stdin=subprocess.DEVNULL, env=environment)
