@@ -14,6 +14,8 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from packaging.metadata import Metadata
+
 from pydantic_ai_slim.hatch_build import DIST_NAME, Archive, content_digest
 from series.errors import DownloadError
 from series.git import EMAIL, NAME, Git, words
@@ -37,7 +39,7 @@ class Report(Protocol):
 _SETTINGS = {'.gitignore', 'LICENSE', 'pyproject.toml'}
 """What of the source archive goes into the base: upstream's settings for running and checking tests."""
 
-_TESTS = {'.gitignore', 'LICENSE', 'pyproject.toml', 'tests'}
+_TESTS = {*_SETTINGS, 'tests'}
 """The same, where the archive is to bring the tests too."""
 
 
@@ -150,6 +152,13 @@ def wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
                 yield f'pydantic_ai_slim/{path.relative_to(*path.parts[:2])}', content.read(info)
 
 
+def wheel_metadata(wheel: Path) -> Metadata:
+    """Read what a wheel says of itself."""
+    with zipfile.ZipFile(wheel) as content:
+        (path,) = (path for path in content.namelist() if path.endswith('.dist-info/METADATA'))
+        return Metadata.from_email(content.read(path), validate=False)
+
+
 def _archive_files(archive: Path, wanted: set[str]) -> Iterator[tuple[str, bytes]]:
     """Yield the paths and bytes of what the base takes from a source archive."""
     with tarfile.open(archive) as content:
@@ -220,6 +229,13 @@ def link(source: str, target: str) -> None:
         Path(target).hardlink_to(source)
     except OSError:
         shutil.copy2(source, target)
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file, so that it is never there in part."""
+    new = path.with_name(f'.{path.name}.new')
+    new.write_text(text, 'utf-8')
+    new.replace(path)
 
 
 def borrow(source: Git, target: Git) -> None:

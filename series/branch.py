@@ -16,6 +16,7 @@ from series.base import Report, base_repository, clone
 from series.errors import CloneError, NoPatchError, PatchError, ToolsError
 from series.git import Git, environment, user_environment, words
 from series.line import Line
+from series.merge import unmerged
 from series.message import Message, read_message
 from series.needs import all_needs, direct_needs
 from series.pull_request import pull_request_text, upstream_template
@@ -139,7 +140,7 @@ def _refuse(folder: Path, name: str) -> Git:
             words(found) if found else '',
         )
     git = Git(Path(found.stdout.decode('utf-8', 'surrogateescape').rstrip('\n')), user_environment())
-    operation = unfinished(git) or ('bisect' if _has(git, 'BISECT_LOG') else None)
+    operation = unfinished(git) or ('bisect' if git.holds('BISECT_LOG') else None)
     if operation:
         end = 'reset' if operation == 'bisect' else '--abort'
         raise CloneError(
@@ -162,10 +163,6 @@ def _refuse(folder: Path, name: str) -> Git:
             f'Name another with `--name`, or delete that one with `git -C {folder} branch --delete --force {name}`.',
         )
     return git
-
-
-def _has(git: Git, path: str) -> bool:
-    return Path(git.run('rev-parse', '--path-format=absolute', '--git-path', path)).exists()
 
 
 def _target(git: Git, revision: str, *, tagged: bool) -> str:
@@ -237,8 +234,7 @@ def _merge(git: Git, line: Line, patch: Path, onto: str | None, number: int) -> 
     done = git.attempt(*_APPLY, '--3way', str(patch))
     if not done.returncode:
         return
-    unmerged = git.lines('-c', 'core.quotePath=false', 'ls-files', '--unmerged')
-    conflicts = sorted({entry.partition('\t')[2] for entry in unmerged}) or misfits(words(done))
+    conflicts = sorted(unmerged(git)) or misfits(words(done))
     remedy = (
         f'Make the branch on the tag, with the same command without `--onto`; then `git -C {git.folder} rebase --onto '
         f'{onto} v{line.name}` stops at each conflict, which you resolve with git as any other.'

@@ -56,6 +56,11 @@ class GitError(SeriesError):
 class DownloadError(SeriesError):
     """A release that pip could not get, or that isn't the pinned one."""
 
+    @property
+    def unlisted(self) -> bool:
+        """Whether the index answered, and has no such release: these are pip's words for it."""
+        return 'No matching distribution found' in self.words
+
 
 class NoReleaseError(SeriesError):
     """A release that the index doesn't have, or that can't become a line."""

@@ -111,6 +111,10 @@ class Git:
         """Say whether a revision names a commit here."""
         return self.attempt('rev-parse', '--quiet', '--verify', f'{revision}^{{commit}}').returncode == 0
 
+    def holds(self, path: str) -> bool:
+        """Say whether git keeps something under this path beside the commits, such as `MERGE_HEAD`."""
+        return Path(self.run('rev-parse', '--path-format=absolute', '--git-path', path)).exists()
+
     def config(self, name: str) -> str:
         """Return a value of the repository's own configuration, or an empty string."""
         return self.attempt('config', '--local', '--get', name).stdout.decode('utf-8', 'replace').strip()

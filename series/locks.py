@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from pydantic_ai_slim.hatch_build import DIST_NAME
-from series.base import Report, base_repository, base_wheel, download
+from series.base import Report, base_repository, base_wheel, download, wheel_metadata
 from series.environments import uv
 from series.errors import DownloadError, LockError
 from series.git import Git, words
@@ -102,19 +101,12 @@ def _workspace(line: Line, folder: Path) -> dict[str, Metadata]:
             try:
                 wheel = download(folder / f'{name}-{version}', f'{name}==={version}', '--only-binary', ':all:')
             except DownloadError as error:
-                # pip's words when the index answers, and has no such release.
-                if 'No matching distribution found' not in error.words:
+                if not error.unlisted:
                     raise
             else:
                 wheels[name] = wheel
                 break
-    return {name: _metadata(wheel) for name, wheel in wheels.items()}
-
-
-def _metadata(wheel: Path) -> Metadata:
-    with zipfile.ZipFile(wheel) as content:
-        path = next(path for path in content.namelist() if path.endswith('.dist-info/METADATA'))
-        return Metadata.from_email(content.read(path), validate=False)
+    return {name: wheel_metadata(wheel) for name, wheel in wheels.items()}
 
 
 def _required(line: Line, workspace: Mapping[str, Metadata], settings: Mapping[str, Any], install: str) -> list[str]:

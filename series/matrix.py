@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -21,7 +21,7 @@ from pathlib import Path
 from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER
 from series import matrix_plugin
 from series.apply import apply_one
-from series.base import Report, base_repository, base_wheel, clone
+from series.base import Report, base_repository, base_wheel, clone, write
 from series.build import build
 from series.environments import find_python
 from series.errors import MatrixError, NoTestsError, PatchError
@@ -213,19 +213,15 @@ def _alone(folder: Path) -> Generator[None]:
 def _postgres(report: Report) -> Generator[str | None]:
     """Start a PostgreSQL for the tests of DBOS, if there is one."""
     report('Starting PostgreSQL')
-    try:
-        server = postgres_server()
-        url = server.__enter__()
-    except NoPostgresError as error:
-        # On a machine that checks all, nothing goes missing unnoticed.
-        if os.environ.get('CI'):
-            raise MatrixError('The tests of DBOS have no PostgreSQL to run on.', str(error)) from error
-        yield None
-        return
-    try:
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(postgres_server())
+        except NoPostgresError as error:
+            # On a machine that checks all, nothing goes missing unnoticed.
+            if os.environ.get('CI'):
+                raise MatrixError('The tests of DBOS have no PostgreSQL to run on.', str(error)) from error
+            url = None
         yield url
-    finally:
-        server.__exit__(None, None, None)
 
 
 def _tree(line: Line, side: str, upstream: Path | None, folder: Path, report: Report) -> Git:
@@ -373,7 +369,7 @@ class _Runner:
                 while len(outcomes) < _ROUNDS:
                     self.report(f'{cell}: once more, alone, on the {side}: `{test}`', number, len(chosen))
                     outcomes.append(sides[side].run_alone(test))
-                    _write(noted, json.dumps(again))
+                    write(noted, json.dumps(again))
         return {test: again[test] for test in chosen}
 
 
@@ -414,7 +410,7 @@ class _Side:
                 break
             # Without what was being written when all ended, to which the next outcome would be added.
             outcomes = load(self.noted)
-            _write(self.noted, ''.join(json.dumps(vars(outcome)) + '\n' for outcome in outcomes.values()))
+            write(self.noted, ''.join(json.dumps(vars(outcome)) + '\n' for outcome in outcomes.values()))
             self._pytest(self.folder, list(outcomes), [*self.prepared.options, *(selected or ())])
             if self._tests() <= load(self.noted).keys():
                 whole.touch()
@@ -459,7 +455,7 @@ class _Side:
         (folder / 'plugin' / f'{_PLUGIN}.py').write_bytes(self.plugin)
         (folder / 'certificates').mkdir(exist_ok=True)
         (folder / 'home').mkdir(exist_ok=True)
-        _write(folder / 'done.json', json.dumps(done))
+        write(folder / 'done.json', json.dumps(done))
         with _ending_with_us() as alive, (folder / 'log').open('ab') as log:
             started = time.monotonic()
             process = subprocess.Popen(
@@ -477,7 +473,7 @@ class _Side:
                 self._wait(process, folder)
             finally:
                 _end(process)
-                _write(folder / 'seconds', str(self.seconds + time.monotonic() - started))
+                write(folder / 'seconds', str(self.seconds + time.monotonic() - started))
         # 0 and 1: the tests have run. 2: they were interrupted. 5: there are none. Less than 0: ended by us.
         if process.returncode in (3, 4):
             words = (folder / 'log').read_text('utf-8', 'replace')[-4000:]
@@ -490,12 +486,15 @@ class _Side:
     def _wait(self, process: subprocess.Popen[bytes], folder: Path) -> None:
         """Wait for pytest, and tell the user how far it is."""
         noted, number, since = folder / 'outcomes.jsonl', -1, time.monotonic()
+        total = 0
         while process.poll() is None:
             time.sleep(0.2)
             found = noted.read_bytes().count(b'\n') if noted.exists() else 0
             if found != number:
                 number, since = found, time.monotonic()
-                self.runner.report(f'{self.cell}: the {self.side}', number, len(self._tests()) or None)
+                # They are listed once, before the first of them runs.
+                total = total or len(self._tests())
+                self.runner.report(f'{self.cell}: the {self.side}', number, total or None)
             if time.monotonic() - since > _STALLED:
                 return
 
@@ -557,10 +556,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file, so that it is never there in part."""
-    written = path.with_name(f'{path.name}.new')
-    written.write_text(text, 'utf-8')
-    written.replace(path)

@@ -25,13 +25,14 @@ from pydantic_ai_slim import hatch_build
 from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER, Archive, content_digest
 from series import tree
 from series.apply import AM, apply_series
-from series.base import Report, base_repository, borrow, clone, download, download_archive
+from series.base import Report, base_repository, borrow, clone, download, download_archive, write
 from series.errors import DownloadError, NoReleaseError, PatchError, RebaseError
 from series.extract import check_patches, refuse_no_series, write_patches
 from series.git import Git, words
 from series.index import Release, find_release
 from series.line import Line, find_line
 from series.merge import Attempt, Outcome, attempt, conflicts
+from series.message import read_message
 
 _OLD = 'refs/series/old'
 """The last commit of the old line's series, while a rebase is under way."""
@@ -343,8 +344,8 @@ def _find_tests(release: Release, folder: Path, report: Report) -> tuple[str, Ar
         try:
             path = download_archive(folder / str(found.version), f'{_TESTS}==={found.version}')
         except DownloadError as error:
-            # pip's words when the release has no source archive.
-            if 'No matching distribution found' in error.words:
+            # The release has no source archive.
+            if error.unlisted:
                 continue
             raise
         archive = Archive(_TESTS, str(found.version), f'sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}')
@@ -515,13 +516,7 @@ def _waiting(state: _State) -> str | None:
     applying = state.line.tree / '.git' / 'rebase-apply'
     if not (applying / 'applying').exists():
         return None
-    with (
-        (applying / f'{int((applying / "next").read_text()):04}').open('rb') as mail,
-        tempfile.TemporaryDirectory() as name,
-    ):
-        read = Git(Path(name)).run('mailinfo', '-b', '--encoding=UTF-8', '--no-scissors', 'message', 'diff', stdin=mail)
-    found = re.search(r'^Subject: (.*)$', read, re.MULTILINE)
-    subject = found[1].strip() if found else ''
+    subject = read_message(applying / f'{int((applying / "next").read_text()):04}').subject
     return next((name for name, known in state.subjects.items() if known == subject), subject)
 
 
@@ -570,15 +565,8 @@ def _skip(state: _State, names: Iterable[str]) -> _State:
     path = state.folder / _KEPT
     kept = json.loads(path.read_text('utf-8'))
     kept['skipped'] = [*state.skipped, *names]
-    _write(path, json.dumps(kept))
+    write(path, json.dumps(kept))
     return _read_state(state.line.tree)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file, all at once."""
-    new = path.with_name(f'.{path.name}.new')
-    new.write_text(text, 'utf-8')
-    new.replace(path)
 
 
 # The end
@@ -615,7 +603,7 @@ def _finish(state: _State, report: Report) -> Rebased:
         if path.exists():
             text = path.read_text('utf-8')
             if (changed := change(text, state, rebased)) != text:
-                _write(path, changed)
+                write(path, changed)
     git.run('update-ref', tree.APPLIED, 'HEAD')
     git.run('config', tree.PATCHES, made.patches_digest())
     git.run('config', tree.STOPPED, '')

@@ -22,12 +22,12 @@ import cyclonedx.model.component
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
-from packaging.metadata import RawMetadata, parse_email
+from packaging.metadata import Metadata
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from pydantic_ai_slim.hatch_build import DIST_NAME
-from series.base import Report
+from series.base import Report, wheel_metadata
 from series.build import build
 from series.environments import find_python
 from series.errors import ReleaseError
@@ -226,10 +226,10 @@ def bill_of_materials(line: Line, wheel: Path, commit: str, time: datetime) -> s
         commit: The commit of this repository that it was built of.
         time: When that was made.
     """
-    metadata = _metadata(wheel)
+    metadata = wheel_metadata(wheel)
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     licenses = LicenseFactory()
-    expression = metadata.get('license_expression', '')
+    expression = metadata.license_expression or ''
     base = _component.Component(
         name=DIST_NAME,
         version=line.base,
@@ -255,7 +255,7 @@ def bill_of_materials(line: Line, wheel: Path, commit: str, time: datetime) -> s
         version=line.version,
         type=_component.ComponentType.LIBRARY,
         bom_ref='fork',
-        description=metadata.get('summary'),
+        description=metadata.summary,
         licenses=[licenses.make_from_string(expression)],
         purl=_purl(DIST_NAME, line.version),
         hashes=[_model.HashType(alg=_model.HashAlgorithm.SHA_256, content=digest)],
@@ -278,17 +278,10 @@ def bill_of_materials(line: Line, wheel: Path, commit: str, time: datetime) -> s
     return JsonV1Dot6(bom).output_as_string(indent=2) + '\n'
 
 
-def _metadata(wheel: Path) -> RawMetadata:
-    with zipfile.ZipFile(wheel) as content:
-        (name,) = (name for name in content.namelist() if name.endswith('.dist-info/METADATA'))
-        return parse_email(content.read(name))[0]
-
-
-def _required(metadata: RawMetadata) -> list[Any]:
+def _required(metadata: Metadata) -> list[Any]:
     """Return what a package requires: without versions, as those are chosen when it is installed."""
     declared: dict[str, list[Requirement]] = {}
-    for text in metadata.get('requires_dist', []):
-        requirement = Requirement(text)
+    for requirement in metadata.requires_dist or ():
         declared.setdefault(canonicalize_name(requirement.name), []).append(requirement)
     return [
         _component.Component(

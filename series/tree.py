@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from series.errors import DirtyTreeError, ElsewhereError, LostWorkError, NoTreeError, UnfinishedError
 from series.git import Git
 from series.line import Line
@@ -50,12 +48,8 @@ def refuse_missing(line: Line) -> None:
 
 def unfinished(git: Git) -> str | None:
     """Return the git command that a repository is in the middle of, if any."""
-
-    def has(path: str) -> bool:
-        return Path(git.run('rev-parse', '--path-format=absolute', '--git-path', path)).exists()
-
-    operation = next((name for path, name in _OPERATIONS.items() if has(path)), None)
-    return 'rebase' if operation == 'am' and not has('rebase-apply/applying') else operation
+    operation = next((name for path, name in _OPERATIONS.items() if git.holds(path)), None)
+    return 'rebase' if operation == 'am' and not git.holds('rebase-apply/applying') else operation
 
 
 def refuse_unfinished(line: Line) -> None:

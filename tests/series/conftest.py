@@ -11,9 +11,11 @@ from threading import Thread
 
 import pytest
 
+from series.apply import apply
 from series.base import base_repository
+from series.extract import extract
 from series.line import Line
-from tests.series.upstream import BASE, Index, User, quiet, write_line, write_releases
+from tests.series.upstream import BASE, PACKAGE, ROOT, Index, User, quiet, write_line, write_releases
 
 USES_THE_INDEX = {'test_hatch_build.py', 'test_installation.py'}
 """The tests that install what the index serves."""
@@ -114,3 +116,21 @@ def user(uncached: Line, monkeypatch: pytest.MonkeyPatch) -> User:
         monkeypatch.setenv(f'GIT_AUTHOR_{name}', value)
         monkeypatch.setenv(f'GIT_COMMITTER_{name}', value)
     return User(uncached.tree)
+
+
+@pytest.fixture
+def buildable(line: Line, user: User, unpacked: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
+    """A line with one patch and with the build folder and the hook of this repository."""
+    apply(line, quiet)
+    user.commit(
+        'Swap the summands',
+        {'pydantic_ai_slim/pydantic_ai/tools.py': PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')},
+    )
+    extract(line, quiet)
+    for source in (ROOT / 'pydantic_ai_slim' / 'hatch_build.py', *(ROOT / 'pydantic_ai_slim' / '1.26.0').iterdir()):
+        folder = line.root / 'pydantic_ai_slim' / (BASE if source.parent.name == '1.26.0' else '')
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, folder)
+    monkeypatch.setenv('UV_NO_BUILD_ISOLATION', '1')
+    monkeypatch.setenv('PYTHONPATH', str(unpacked))
+    return line

@@ -5,37 +5,19 @@ uv builds with the tool's own hatchling here, and with the base on `PYTHONPATH`,
 
 from __future__ import annotations
 
-import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from pydantic_ai_slim.hatch_build import PatchError, apply_patches, copy_package
-from series.apply import apply
 from series.build import build
 from series.errors import BuildError
-from series.extract import extract
 from series.line import Line
-from tests.series.upstream import BASE, PACKAGE, ROOT, User, quiet
+from tests.series.upstream import BASE, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 WHEEL = f'pydantic_ai_slim-{BASE}+lifecycle.1-py3-none-any.whl'
-
-
-@pytest.fixture
-def buildable(line: Line, user: User, unpacked: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
-    """A line with one patch and with the build folder and the hook of this repository."""
-    apply(line, quiet)
-    user.commit('Swap the summands', {TOOLS: PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')})
-    extract(line, quiet)
-    for source in (ROOT / 'pydantic_ai_slim' / 'hatch_build.py', *(ROOT / 'pydantic_ai_slim' / '1.26.0').iterdir()):
-        folder = line.root / 'pydantic_ai_slim' / (BASE if source.parent.name == '1.26.0' else '')
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, folder)
-    monkeypatch.setenv('UV_NO_BUILD_ISOLATION', '1')
-    monkeypatch.setenv('PYTHONPATH', str(unpacked))
-    return line
 
 
 def test_build_puts_the_patched_base_into_a_wheel(buildable: Line) -> None:

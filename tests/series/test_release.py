@@ -19,12 +19,10 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from series import release as module
-from series.apply import apply
 from series.errors import BuildError, ReleaseError
-from series.extract import extract
 from series.line import Line
 from series.release import release
-from tests.series.upstream import BASE, PACKAGE, ROOT, User, quiet
+from tests.series.upstream import BASE, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 FORK = f'{BASE}+lifecycle.1'
@@ -46,23 +44,15 @@ CHANGELOG = f"""\
 
 
 @pytest.fixture
-def releasable(line: Line, user: User, unpacked: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
+def releasable(buildable: Line, monkeypatch: pytest.MonkeyPatch) -> Line:
     """A checkout with a line of one patch, all of it committed."""
-    apply(line, quiet)
-    user.commit('Swap the summands', {TOOLS: PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')})
-    extract(line, quiet)
-    for source in (ROOT / 'pydantic_ai_slim' / 'hatch_build.py', *(ROOT / 'pydantic_ai_slim' / '1.26.0').iterdir()):
-        folder = line.root / 'pydantic_ai_slim' / (BASE if source.parent.name == '1.26.0' else '')
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, folder)
+    line = buildable
     (line.root / 'CHANGELOG.md').write_text(CHANGELOG)
     (line.root / '.gitignore').write_text('/build/\n/dist/\n__pycache__/\n')
     git(line, 'init', '--quiet')
     commit(line)
     # Only the tool's own interpreter has hatchling.
     monkeypatch.setattr(module, 'find_python', lambda version: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    monkeypatch.setenv('UV_NO_BUILD_ISOLATION', '1')
-    monkeypatch.setenv('PYTHONPATH', str(unpacked))
     return line
 
 
