@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from series.base import Report
+from series.environments import line_python
 from series.errors import BuildError
 from series.line import Line
 
@@ -32,13 +33,14 @@ def build(
     Args:
         line: The line.
         report: Is told of each step.
-        python: The interpreter that builds; by default the running one.
+        python: The interpreter that builds; by default the running one, if the line supports it.
         umask: What the builder's files are not permitted; by default as the process has it.
         variables: Environment variables of the builder.
 
     Raises:
         BuildError: The build failed, with the words of the hook if it was the hook that stopped it. There is no wheel
             then: one of an earlier build would pass for that of the patches as they are now.
+        NoPythonError: This machine has no Python for it.
     """
     project = line.root / 'pydantic_ai_slim' / line.name
     dist = line.root / 'dist'
@@ -63,7 +65,7 @@ def build(
                 '--out-dir',
                 folder,
                 '--python',
-                str(python or sys.executable),
+                str(python or line_python(line)),
                 '--build-constraint',
                 str(constraint),
                 str(project),

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from packaging.version import Version
 from rich.console import Console
 
 from pydantic_ai_slim.hatch_build import DIST_NAME, ForkError
@@ -28,6 +29,10 @@ class NoWheelError(SeriesError):
     """A fork that isn't built."""
 
 
+class NoPythonError(SeriesError):
+    """A line whose Python versions this machine has none of."""
+
+
 def find_python(version: str) -> Path | None:
     """Find an interpreter on this machine.
 
@@ -43,6 +48,29 @@ def find_python(version: str) -> Path | None:
     """
     done = uv('python', 'find', '--system', '--no-project', version)
     return None if done.returncode else Path(done.stdout.decode().strip())
+
+
+def line_python(line: Line) -> Path:
+    """Choose the interpreter for what is done with a line on one Python only.
+
+    It is the running one if the line supports that, and otherwise the newest that the line supports and this machine has.
+    When there is none, a running one that is newer than what the line was made for may do.
+
+    Raises:
+        NoPythonError: There is none, and the running one is older than what the line supports.
+    """
+    own = f'{sys.version_info.major}.{sys.version_info.minor}'
+    found = [] if own in line.python else [python for version in line.python if (python := find_python(version))]
+    if found:
+        return found[-1]
+    if Version(own) < min(map(Version, line.python)):
+        *others, newest = line.python
+        raise NoPythonError(
+            f'The line {line.name} needs Python {" or ".join([", ".join(others), newest] if others else [newest])}, and '
+            f'this machine has none of them: the tool runs on {own}.',
+            f'Install one, for example with `{find_uv()} python install {newest}`, then run the same command again.',
+        )
+    return Path(sys.executable)
 
 
 def base_requirements(line: Line) -> list[str | Path]:
@@ -72,19 +100,20 @@ def built_wheel(line: Line) -> Path:
 
 
 def make_environments(line: Line) -> list[Path]:
-    """Make an environment with the base and one with the fork, with the interpreter that runs this.
+    """Make an environment with the base and one with the fork.
 
     Returns:
         Their folders, `build/envs/base-LINE` and `build/envs/fork-LINE`.
 
     Raises:
         NoWheelError: The fork isn't built.
+        NoPythonError: This machine has no Python for it.
         EnvironmentFailedError: uv could not make one of them.
     """
     requirements = {'base': base_requirements(line), 'fork': [built_wheel(line)]}
     folders = {side: line.root / 'build' / 'envs' / f'{side}-{line.name}' for side in requirements}
     for side, folder in folders.items():
-        make_environment(folder, Path(sys.executable), requirements[side])
+        make_environment(folder, line_python(line), requirements[side])
     return list(folders.values())
 
 

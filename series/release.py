@@ -29,7 +29,7 @@ from packaging.utils import canonicalize_name
 from pydantic_ai_slim.hatch_build import DIST_NAME
 from series.base import Report, wheel_metadata
 from series.build import build
-from series.environments import find_python
+from series.environments import find_python, line_python
 from series.errors import ReleaseError
 from series.git import Git
 from series.line import Line, find_lines
@@ -185,12 +185,13 @@ def _build_twice(line: Line, checkouts: Sequence[Path], report: Report) -> Path:
 def interpreters(line: Line) -> tuple[Path, Path]:
     """Choose two interpreters that a line supports, different ones if this machine has them.
 
-    They have the same zlib, since another one may compress the same files to other bytes. The running one is preferred
-    for the first.
+    They have the same zlib, since another one may compress the same files to other bytes.
     """
+    first = line_python(line)
     own = f'{sys.version_info.major}.{sys.version_info.minor}'
-    found = [python for version in line.python if version != own and (python := find_python(version))]
-    first = Path(sys.executable) if own in line.python or not found else found.pop()
+    found = [
+        python for version in line.python if version != own and (python := find_python(version)) and python != first
+    ]
     return first, next((python for python in reversed(found) if _zlib(python) == _zlib(first)), first)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -19,7 +18,7 @@ from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
 from series import tree
 from series.apply import apply_one
 from series.base import Report, base_repository, clone
-from series.environments import make_environment
+from series.environments import line_python, make_environment
 from series.errors import Fault, PatchError, VerifyError
 from series.extract import write_patches
 from series.git import Git
@@ -50,12 +49,13 @@ def upstream_environment(line: Line) -> Path:
 
     Raises:
         EnvironmentFailedError: It can't be made.
+        NoPythonError: This machine has no Python for it.
     """
-    folder = line.root / 'build' / 'envs' / f'upstream-{line.name}-{sys.version_info[0]}.{sys.version_info[1]}'
+    folder = line.root / 'build' / 'envs' / f'upstream-{line.name}'
     # A release of a dependency that came later can break a test, which would say nothing about a patch.
     newest = f'{line.released + timedelta(days=1)}T00:00:00Z'
     requirements = ['--exclude-newer', newest, '--requirement', line.folder / 'tests.in']
-    return make_environment(folder, Path(sys.executable), requirements)
+    return make_environment(folder, line_python(line), requirements)
 
 
 def verify(line: Line, report: Report, environment: Callable[[Line], Path] = upstream_environment) -> list[Verified]:
@@ -77,6 +77,7 @@ def verify(line: Line, report: Report, environment: Callable[[Line], Path] = ups
     Raises:
         VerifyError: There are faults; all are named at once, except those after a patch that doesn't apply.
         EnvironmentFailedError: The environment of upstream's tests can't be made.
+        NoPythonError: This machine has no Python for it.
         DownloadError: The base can't be got, or isn't the pinned one.
     """
     base = base_repository(line, report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,6 +132,8 @@ def buildable(line: Line, user: User, unpacked: Path, monkeypatch: pytest.Monkey
         folder = line.root / 'pydantic_ai_slim' / (BASE if source.parent.name == '1.26.0' else '')
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, folder)
+    # Only the tool's own interpreter has hatchling.
+    monkeypatch.setattr('series.build.line_python', lambda line: Path(sys.executable))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     monkeypatch.setenv('UV_NO_BUILD_ISOLATION', '1')
     monkeypatch.setenv('PYTHONPATH', str(unpacked))
     return line

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,7 @@ def releasable(buildable: Line, monkeypatch: pytest.MonkeyPatch) -> Line:
     (line.root / '.gitignore').write_text('/build/\n/dist/\n__pycache__/\n')
     git(line, 'init', '--quiet')
     commit(line)
-    # Only the tool's own interpreter has hatchling.
-    monkeypatch.setattr(module, 'find_python', lambda version: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(module, 'interpreters', lambda line: (Path(sys.executable), Path(sys.executable)))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     return line
 
 
