@@ -84,6 +84,12 @@ def base_requirements(line: Line) -> list[str | Path]:
     return [f'{DIST_NAME}==={line.base}', '--constraint', constraints]
 
 
+def overrides(line: Line) -> list[str | Path]:
+    """Return uv's options for what the line's `overrides.in`, if it has one, sets in place of what packages require."""
+    path = line.folder / 'overrides.in'
+    return ['--override', path] if path.exists() else []
+
+
 def built_wheel(line: Line) -> Path:
     """Return the fork's wheel in `dist/`.
 

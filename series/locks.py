@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from pydantic_ai_slim.hatch_build import DIST_NAME
 from series.base import Report, base_repository, base_wheel, download, wheel_metadata
-from series.environments import uv
+from series.environments import overrides, uv
 from series.errors import DownloadError, LockError
 from series.git import Git, words
 from series.line import Line
@@ -56,7 +56,7 @@ def write_locks(line: Line, report: Report) -> list[Path]:
 
     What is directly required is what upstream's packages of that release require, and the dependency groups in the
     `pyproject.toml` of the tests. Nothing is locked that was published later than the day after the base, and for the
-    rest the bounds of the line's `tests.in` and `locks/bounds.in` hold, if these are there. A lock holds for every Python from the oldest of the line on.
+    rest the bounds of the line's `tests.in` and `locks/bounds.in` hold, and its `overrides.in`, if these are there. A lock holds for every Python from the oldest of the line on.
     `pydantic-ai-slim` itself is in none of them.
 
     Args:
@@ -184,7 +184,7 @@ def _compile(line: Line, folder: Path, required: Sequence[str], resolution: str,
     done = uv(
         *('pip', 'compile', '--quiet', '--universal', '--python-version', oldest, '--resolution', resolution),
         *('--exclude-newer', f'{line.released + timedelta(days=1)}T00:00:00Z'),
-        *('--constraint', str(bounds), *left_out),
+        *('--constraint', str(bounds), *map(str, overrides(line)), *left_out),
         # What the lock says must not depend on where it was made.
         *('--no-header', '--no-annotate', '--no-emit-index-url', '--no-emit-find-links'),
         str(listed),

@@ -18,7 +18,7 @@ from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
 from series import tree
 from series.apply import apply_one
 from series.base import Report, base_repository, clone
-from series.environments import line_python, make_environment
+from series.environments import line_python, make_environment, overrides
 from series.errors import Fault, PatchError, VerifyError
 from series.extract import write_patches
 from series.git import Git
@@ -54,7 +54,7 @@ def upstream_environment(line: Line) -> Path:
     folder = line.root / 'build' / 'envs' / f'upstream-{line.name}'
     # A release of a dependency that came later can break a test, which would say nothing about a patch.
     newest = f'{line.released + timedelta(days=1)}T00:00:00Z'
-    requirements = ['--exclude-newer', newest, '--requirement', line.folder / 'tests.in']
+    requirements = ['--exclude-newer', newest, *overrides(line), '--requirement', line.folder / 'tests.in']
     return make_environment(folder, line_python(line), requirements)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic_ai_slim.hatch_build import ForkError
-from series.environments import ENGINES, built_wheel, find_python, make_environment
+from series.environments import ENGINES, built_wheel, find_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line
 
@@ -72,7 +72,12 @@ def _test_engines(line: Line, versions: Sequence[str], rest: Sequence[str]) -> d
     if not found:
         return {}
     version, python = found[-1]
-    requirements = [f'{built_wheel(line)}{ENGINES}', '--requirement', ROOT / 'requirements' / 'test.in']
+    requirements = [
+        f'{built_wheel(line)}{ENGINES}',
+        *overrides(line),
+        '--requirement',
+        ROOT / 'requirements' / 'test.in',
+    ]
     inside = make_environment(ROOT / 'build' / 'envs' / f'engines-{line.base}', python, requirements)
     title = f'the fork in the durable engines, on Python {version}'
     command = [str(inside), '-I', '-m', 'pytest', 'tests/fork/engines', *rest]

@@ -15,7 +15,7 @@ from pydantic_ai_slim.hatch_build import ForkError
 from series import tree
 from series.apply import apply
 from series.base import clone
-from series.environments import ENGINES, built_wheel, line_python, make_environment
+from series.environments import ENGINES, built_wheel, line_python, make_environment, overrides
 from series.errors import SeriesError
 from series.git import Git
 from series.line import Line, find_line
@@ -52,7 +52,7 @@ def _own_environment(line: Line) -> Path:
     requirements = (ROOT / 'requirements' / name for name in ('tool.in', 'test.in', 'docs.in'))
     listed = [part for path in requirements for part in ('--requirement', path)]
     folder = ROOT / 'build' / 'envs' / f'types-{line.name}'
-    return make_environment(folder, line_python(line), [f'{built_wheel(line)}{ENGINES}', *listed])
+    return make_environment(folder, line_python(line), [f'{built_wheel(line)}{ENGINES}', *overrides(line), *listed])
 
 
 def check_tree(line: Line, python: Path) -> list[str]:
