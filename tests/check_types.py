@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         line = find_line(ROOT, name)
         print('Types of our own code:', flush=True)
-        own = pyright(ROOT, _own_environment(line))
+        own = pyright(ROOT, _own_environment(line), version=line.python[0])
         print('\n'.join([*own, f'{len(own)} errors']))
         if not line.tree.exists():
             apply(line, _report)
@@ -76,11 +76,21 @@ def check_tree(line: Line, python: Path) -> list[str]:
 
 def _check_files(root: Path, files: Sequence[str], python: Path) -> list[str]:
     """Check files of a checkout in upstream's layout, with the settings in it."""
+    # Upstream installs the package from its folder; here the environment holds the base.
+    paths = [f'{root.name}/pydantic_ai_slim']
     settings = {
         'extends': f'{root.name}/pyproject.toml',
         'include': [f'{root.name}/{file}' for file in files],
-        # Upstream installs the package from its folder; here the environment holds the base.
-        'extraPaths': [f'{root.name}/pydantic_ai_slim'],
+        'executionEnvironments': [
+            # What upstream's settings say of its tests, whose decorated functions nothing calls.
+            {
+                'root': f'{root.name}/tests',
+                'extraPaths': paths,
+                'reportUnusedFunction': False,
+                'reportPrivateImportUsage': False,
+            },
+            {'root': root.name, 'extraPaths': paths},
+        ],
         # Today's typeshed calls deprecated what upstream writes throughout: `Iterator` as the result of a context manager.
         'reportDeprecated': False,
     }
@@ -93,7 +103,9 @@ def _check_files(root: Path, files: Sequence[str], python: Path) -> list[str]:
         path.unlink()
 
 
-def pyright(project: Path, python: Path, files: int | None = None, *, numbers: bool = True) -> list[str]:
+def pyright(
+    project: Path, python: Path, files: int | None = None, *, numbers: bool = True, version: str | None = None
+) -> list[str]:
     """Run pyright and return its complaints.
 
     Args:
@@ -101,8 +113,10 @@ def pyright(project: Path, python: Path, files: int | None = None, *, numbers: b
         python: The environment in which imports are looked up.
         files: How many files it must check.
         numbers: Whether the complaints name the line.
+        version: The Python version to check for, in place of that of the settings.
     """
     command = [sys.executable, '-m', 'pyright', '--outputjson', '--project', str(project), '--pythonpath', str(python)]
+    command += ['--pythonversion', version] if version else []
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     try:
         report = json.loads(done.stdout)

@@ -227,12 +227,15 @@ def test_name():
 
 
 KILLED = """\
+import signal
 import sys
 from pathlib import Path
 from series.line import find_line
 from series.matrix import Tests
 from tests.series.test_matrix import run
 
+# A shell that runs this in the background has its children ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 run(find_line(Path.cwd()), Tests(Path(sys.argv[1])))
 """
 
@@ -266,7 +269,7 @@ def test_each(number):
     )
     wait_for(lambda: started.exists() and started.read_text() != '')
     process.send_signal(how)
-    process.wait(20)
+    process.wait(60)
     # Nothing that it has started goes on.
     group = int(started.read_text())
     wait_for(lambda: not alive(group))
@@ -278,7 +281,7 @@ def test_each(number):
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)

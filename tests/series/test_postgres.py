@@ -14,9 +14,11 @@ from series.postgres import NoPostgresError, find_postgres
 from tests.series.upstream import ROOT
 
 STARTED = """\
-import subprocess, time
+import signal, subprocess, time
 from series.postgres import find_postgres, postgres_server
 
+# A shell that runs this in the background has its children ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with postgres_server() as url:
     answer = subprocess.run([find_postgres() / 'psql', f'{url}/postgres', '-Atc', 'select 6 * 7'], capture_output=True)
     print(answer.stdout.decode().strip(), url.rpartition(':')[2], flush=True)
@@ -39,7 +41,7 @@ def test_postgres_answers_and_ends_with_who_started_it_however_that_ends(how: si
     answer, port = process.stdout.readline().split()
     assert answer == '42'
     process.send_signal(how)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     deadline = time.monotonic() + 30
     while (
         f'port={port}' in subprocess.run(['ps', '-A', '-o', 'args='], capture_output=True, text=True, check=True).stdout
