@@ -8,12 +8,17 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic_ai_slim.hatch_build import ForkError
+from packaging.version import Version
+
+from pydantic_ai_slim.hatch_build import DIST_NAME, ForkError
 from series.environments import ENGINES, built_wheel, find_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line
 
 ROOT = Path(__file__).parents[1]
+HARNESS_NEEDS = Version('2')
+"""The oldest base that releases of `pydantic-ai-harness` are made for."""
+
 PASSED, FAILED, SKIPPED = 'passed', 'failed', 'skipped, since this machine does not have it'
 
 
@@ -33,7 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tool = {} if options.fork else {'the tool': _test_tool(rest)}
         versions: Sequence[str] = options.python or line.python
         fork = {f'the fork on Python {version}': _test_fork(line, version, rest) for version in versions}
-        fork |= _test_engines(line, versions, rest)
+        engines = [f'{built_wheel(line)}{ENGINES}', *overrides(line)]
+        fork |= _test_with('in the durable engines', 'engines', engines, line, versions, rest)
+        if Version(line.base) >= HARNESS_NEEDS:
+            fork |= _test_with('under pydantic-ai-harness', 'harness', _harness(line), line, versions, rest)
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
@@ -60,28 +68,37 @@ def _test_fork(line: Line, version: str, rest: Sequence[str]) -> str:
     requirements = [built_wheel(line), '--requirement', ROOT / 'requirements' / 'test.in']
     inside = make_environment(ROOT / 'build' / 'envs' / f'test-{line.base}-{version}', python, requirements)
     # `-I` keeps this folder and the user's packages off the path; `-n auto` uses all cores.
+    others = [f'--ignore=tests/fork/{folder}' for folder in ('engines', 'harness')]
     return _run(
-        [str(inside), '-I', '-m', 'pytest', '-n', 'auto', 'tests/fork', '--ignore=tests/fork/engines', *rest],
+        [str(inside), '-I', '-m', 'pytest', '-n', 'auto', 'tests/fork', *others, *rest],
         f'The fork {line.version} on Python {version}',
     )
 
 
-def _test_engines(line: Line, versions: Sequence[str], rest: Sequence[str]) -> dict[str, str]:
-    """Test the fork in the durable engines: on the newest Python only, since that takes minutes and tells versions apart little."""
+def _test_with(
+    what: str, folder: str, requirements: Sequence[str | Path], line: Line, versions: Sequence[str], rest: Sequence[str]
+) -> dict[str, str]:
+    """Test the fork with other packages: on the newest Python only, since what differs between versions is tested without them."""
     found = [(version, python) for version in versions if (python := find_python(version))]
     if not found:
         return {}
     version, python = found[-1]
-    requirements = [
-        f'{built_wheel(line)}{ENGINES}',
-        *overrides(line),
-        '--requirement',
-        ROOT / 'requirements' / 'test.in',
-    ]
-    inside = make_environment(ROOT / 'build' / 'envs' / f'engines-{line.base}', python, requirements)
-    title = f'the fork in the durable engines, on Python {version}'
-    command = [str(inside), '-I', '-m', 'pytest', 'tests/fork/engines', *rest]
+    requirements = [*requirements, '--requirement', ROOT / 'requirements' / 'test.in']
+    inside = make_environment(ROOT / 'build' / 'envs' / f'{folder}-{line.base}', python, requirements)
+    title = f'the fork {what}, on Python {version}'
+    command = [str(inside), '-I', '-m', 'pytest', f'tests/fork/{folder}', *rest]
     return {title: _run(command, title[0].upper() + title[1:])}
+
+
+def _harness(line: Line) -> list[str | Path]:
+    """Return what to install for `pydantic-ai-harness` on the fork, in place of the one release that it asks for.
+
+    uv lets an override take the place of what it is told to install too, so the override has to name the wheel.
+    """
+    override = ROOT / 'build' / 'envs' / f'harness-{line.base}.txt'
+    override.parent.mkdir(parents=True, exist_ok=True)
+    override.write_text(f'{DIST_NAME} @ {built_wheel(line).as_uri()}\n')
+    return ['--override', override, '--requirement', ROOT / 'requirements' / 'harness.in']
 
 
 def _run(command: list[str], title: str) -> str:
