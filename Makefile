@@ -20,7 +20,7 @@ LINES := $(patsubst patches/%/line.toml,%,$(wildcard patches/*/line.toml))
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z].*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'LINE=1.26.0 names the line (default: the newest), PYTHON="3.12 3.13" the versions to test on (default: all that are found).'
+	@echo 'LINE=1.26.0 names the line (default: the newest; `make test`: all), PYTHON="3.12 3.13" the versions to test on (default: all that are found).'
 
 .PHONY: fork
 fork: apply build environments demo ## from a bare checkout: the tree, the wheel, and a demonstration of it
@@ -48,6 +48,10 @@ verify: $(READY) ## import and test the package after every single patch, and ch
 .PHONY: build
 build: $(READY) ## build the wheel into dist/
 	@$(TOOL) -m series build $(LINE)
+
+.PHONY: wheels
+wheels: $(READY) ## build the wheels of all lines into dist/
+	@for line in $(or $(LINE),$(LINES)); do $(TOOL) -m series build $$line || exit; done
 
 .PHONY: release
 release: $(READY) ## build the wheels of all lines twice, and write them with digests, bills of materials and a text to dist/release
@@ -78,12 +82,11 @@ locks: $(READY) ## lock what `make matrix` installs, to the time of the line's r
 	@$(TOOL) -m series locks $(LINE)
 
 .PHONY: test
-test: build ## test the tool, and the built fork on every Python that is found
+test: wheels ## test the tool, and the built forks of all lines on every Python that is found
 	@$(TOOL) -m tests $(addprefix --line=,$(LINE)) $(addprefix --python=,$(PYTHON)) $(ARGS)
 
 .PHONY: pinning
-pinning: $(READY) $(PINNING_READY) ## pin the built forks of all lines as users do, with pip, uv, hatch, Poetry and pip-compile
-	@for line in $(LINES); do $(TOOL) -m series build $$line || exit; done
+pinning: wheels $(PINNING_READY) ## pin the built forks of all lines as users do, with pip, uv, hatch, Poetry and pip-compile
 	@$(TOOL) -m pytest -n auto --dist worksteal tests/pinning $(ARGS)
 
 .PHONY: lint

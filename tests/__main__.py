@@ -13,13 +13,15 @@ from packaging.version import Version
 from pydantic_ai_slim.hatch_build import DIST_NAME, ForkError
 from series.environments import ENGINES, built_wheel, find_python, make_environment, overrides
 from series.errors import SeriesError
-from series.line import Line, find_line
+from series.line import Line, find_line, find_lines
 
 ROOT = Path(__file__).parents[1]
 HARNESS_NEEDS = Version('2')
 """The oldest base that releases of `pydantic-ai-harness` are made for."""
 
 PASSED, FAILED, SKIPPED = 'passed', 'failed', 'skipped, since this machine does not have it'
+EMPTY = 'no test was selected'
+NO_PYTHON = ', since this machine has no Python that it supports'
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,31 +29,58 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = ArgumentParser(
         prog='python -m tests', description='Run the tests. What is not listed below is passed to pytest.'
     )
-    parser.add_argument('--line', help='an upstream release; the newest line if left out')
+    parser.add_argument('--line', help='an upstream release; all lines if left out')
     parser.add_argument(
         '--python', action='append', metavar='VERSION', help='test the fork on this one only; repeatable'
     )
+    parser.add_argument(
+        '--ends',
+        action='store_true',
+        help='test the fork on the oldest and the newest Python only of those that are found',
+    )
     parser.add_argument('--fork', action='store_true', help='test the fork only, not the tool')
     options, rest = parser.parse_known_args(arguments)
+    results: dict[str, str] = {}
     try:
-        line = find_line(ROOT, options.line)
-        tool = {} if options.fork else {'the tool': _test_tool(rest)}
-        versions: Sequence[str] = options.python or line.python
-        fork = {f'the fork on Python {version}': _test_fork(line, version, rest) for version in versions}
-        engines = [f'{built_wheel(line)}{ENGINES}', *overrides(line)]
-        fork |= _test_with('in the durable engines', 'engines', engines, line, versions, rest)
-        if Version(line.base) >= HARNESS_NEEDS:
-            fork |= _test_with('under pydantic-ai-harness', 'harness', _harness(line), line, versions, rest)
+        lines = [find_line(ROOT, options.line)] if options.line else find_lines(ROOT)
+        for version in options.python or ():
+            if not any(version in line.python for line in lines):
+                parser.error(f'Python {version} is none that {" or ".join(line.name for line in lines)} supports')
+        if not options.fork:
+            results['the tool'] = _test_tool(rest)
+        for line in lines:
+            results |= _test_line(line, options.python, options.ends, rest)
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
 
-    print(f'\n{line.version}')
-    for what, result in (tool | fork).items():
+    print()
+    for what, result in results.items():
         print(f'- {what}: {result}')
-    # A version that was asked for must be there, and otherwise at least one.
-    missing = (options.python and SKIPPED in fork.values()) or PASSED not in fork.values()
-    return int(bool(missing) or FAILED in (tool | fork).values())
+    # A version that was asked for must be there.
+    wrong = (FAILED, SKIPPED) if options.python else (FAILED,)
+    return int(PASSED not in results.values() or any(result.startswith(wrong) for result in results.values()))
+
+
+def _test_line(line: Line, asked: Sequence[str] | None, ends: bool, rest: Sequence[str]) -> dict[str, str]:
+    """Test a line on the Python versions that were asked for and that it supports, or on all of these."""
+    versions = [version for version in line.python if version in (asked or line.python)]
+    found = {version: python for version in versions if (python := find_python(version))}
+    if not found:
+        return {line.version: SKIPPED if asked else FAILED + NO_PYTHON}
+    results = {f'{line.version} on Python {version}': SKIPPED for version in versions if version not in found}
+    oldest, *_, newest = [*found, *found]
+    for version in {oldest: 0, newest: 0} if ends else found:
+        results[f'{line.version} on Python {version}'] = _test_fork(line, version, found[version], rest)
+    engines = [f'{built_wheel(line)}{ENGINES}', *overrides(line)]
+    parts = {'engines': ('in the durable engines', engines)}
+    if Version(line.base) >= HARNESS_NEEDS:
+        parts['harness'] = 'under pydantic-ai-harness', _harness(line)
+    # On the newest Python only, since what differs between versions is tested without these packages.
+    for folder, (what, requirements) in parts.items():
+        title = f'{line.version} {what}, on Python {newest}'
+        results[title] = _test_with(folder, title, requirements, line, found[newest], rest)
+    return results
 
 
 def _test_tool(rest: Sequence[str]) -> str:
@@ -61,33 +90,24 @@ def _test_tool(rest: Sequence[str]) -> str:
     )
 
 
-def _test_fork(line: Line, version: str, rest: Sequence[str]) -> str:
-    python = find_python(version)
-    if python is None:
-        return SKIPPED
+def _test_fork(line: Line, version: str, python: Path, rest: Sequence[str]) -> str:
     requirements = [built_wheel(line), '--requirement', ROOT / 'requirements' / 'test.in']
     inside = make_environment(ROOT / 'build' / 'envs' / f'test-{line.base}-{version}', python, requirements)
     # `-I` keeps this folder and the user's packages off the path; `-n auto` uses all cores.
     others = [f'--ignore=tests/fork/{folder}' for folder in ('engines', 'harness')]
     return _run(
         [str(inside), '-I', '-m', 'pytest', '-n', 'auto', 'tests/fork', *others, *rest],
-        f'The fork {line.version} on Python {version}',
+        f'{line.version} on Python {version}',
     )
 
 
 def _test_with(
-    what: str, folder: str, requirements: Sequence[str | Path], line: Line, versions: Sequence[str], rest: Sequence[str]
-) -> dict[str, str]:
-    """Test the fork with other packages: on the newest Python only, since what differs between versions is tested without them."""
-    found = [(version, python) for version in versions if (python := find_python(version))]
-    if not found:
-        return {}
-    version, python = found[-1]
+    folder: str, title: str, requirements: Sequence[str | Path], line: Line, python: Path, rest: Sequence[str]
+) -> str:
+    """Test the fork together with other packages."""
     requirements = [*requirements, '--requirement', ROOT / 'requirements' / 'test.in']
     inside = make_environment(ROOT / 'build' / 'envs' / f'{folder}-{line.base}', python, requirements)
-    title = f'the fork {what}, on Python {version}'
-    command = [str(inside), '-I', '-m', 'pytest', f'tests/fork/{folder}', *rest]
-    return {title: _run(command, title[0].upper() + title[1:])}
+    return _run([str(inside), '-I', '-m', 'pytest', f'tests/fork/{folder}', *rest], title)
 
 
 def _harness(line: Line) -> list[str | Path]:
@@ -103,7 +123,8 @@ def _harness(line: Line) -> list[str | Path]:
 
 def _run(command: list[str], title: str) -> str:
     print(f'\n{title}', flush=True)
-    return FAILED if subprocess.run(command, cwd=ROOT, check=False).returncode else PASSED
+    # 5: pytest has found none, as with a `-k` that is meant for another part.
+    return {0: PASSED, 5: EMPTY}.get(subprocess.run(command, cwd=ROOT, check=False).returncode, FAILED)
 
 
 if __name__ == '__main__':
