@@ -322,12 +322,13 @@ def _write_text(
 def _unlisted_pages(git: Git, target: str) -> list[str]:
     """Say which pages the branch adds that upstream's index of pages doesn't have, which no patch can edit."""
     added = git.lines('diff', '--name-only', '--no-renames', '--diff-filter=A', target, 'HEAD', '--', 'docs/*.md')
-    index = git.folder / 'mkdocs.yml'
-    listed = index.read_text('utf-8', 'replace') if index.exists() else ''
+    # Upstream had the first on 1.x, and has the second today.
+    index = 'mkdocs.yml' if (git.folder / 'mkdocs.yml').exists() else 'docs/navigation.yml'
+    listed = (git.folder / index).read_text('utf-8', 'replace') if (git.folder / index).exists() else ''
     pages = [page for page in added if page.removeprefix('docs/') not in listed]
     if not pages:
         return []
-    return [f'Add {", ".join(f"`{page}`" for page in pages)} to the navigation in `mkdocs.yml`, which no patch can do.']
+    return [f'Add {", ".join(f"`{page}`" for page in pages)} to the navigation in `{index}`, which no patch can do.']
 
 
 def _run_tools(git: Git, name: str, text: Path, line: Line, report: Report) -> list[str]:

@@ -266,6 +266,17 @@ def test_branch_names_the_pages_that_the_navigation_lacks(series: Line, clone: U
     assert make(series, clone, 2).notes == []
 
 
+def test_branch_names_the_pages_that_the_newer_navigation_lacks(series: Line, clone: User) -> None:
+    clone.git('rm', '--quiet', 'mkdocs.yml')
+    clone.commit('Move', {'docs/navigation.yml': 'path: "tools.md"\n'})
+    clone.git('tag', '--force', f'v{series.name}')
+
+    assert make(series, clone, 1).notes == [
+        'Add `docs/title.md` to the navigation in `docs/navigation.yml`, which no patch can do.'
+    ]
+    assert make(series, clone, 2).notes == []
+
+
 # Refusals
 
 

@@ -99,7 +99,7 @@ def test_main_branch_says_what_it_made(run: Run, user: User, tmp_path: Path) -> 
         f'`{clone}` is on the new branch `one`, which adds to `v1.0.0`:\n'
         '- Add one\n'
         'The title and the text of the pull request are in `build/pull-requests/1.0.0/0001-Add-one.md`.\n'
-        'Add `docs/one.md` to the navigation in `mkdocs.yml`, which no patch can do.\n'
+        'Add `docs/one.md` to the navigation in `docs/navigation.yml`, which no patch can do.\n'
     )
     assert run('branch', '1', '--clone', str(clone), '--name', 'one', '--no-tools') == (0, said, '')
 
