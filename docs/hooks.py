@@ -19,10 +19,12 @@ from markdown.extensions import Extension
 from markdown.preprocessors import Preprocessor
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
-from mkdocs.plugins import event_priority
+from mkdocs.plugins import event_priority, get_plugin_logger
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs_autorefs import AutorefsPlugin
+
+log = get_plugin_logger('docs')
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / 'build' / 'docs'
@@ -32,12 +34,13 @@ LINES = sorted(
     reverse=True,
 )
 
-UPSTREAM = 'https://ai.pydantic.dev'
+UPSTREAM = 'https://pydantic.dev/docs/ai'
 MISNAMED = {'pydantic_ai.output.DeferredToolRequests': 'pydantic_ai.tools.DeferredToolRequests'}
 """What the base's docstrings refer to by a name that isn't exported, and what they mean."""
 
 UPSTREAM_PAGES = {
     *(
+        'agent',
         'agents',
         'builtin-tools',
         'common-tools',
@@ -64,14 +67,19 @@ UPSTREAM_PAGES = {
         'durable_execution/temporal',
     ),
     *('mcp/client', 'mcp/fastmcp-client', 'mcp/overview', 'mcp/server'),
+    *('capabilities/overview', 'realtime/overview'),
 }
 """What upstream's pages link to, and ours don't have. A link to any other page is taken for a mistake."""
+
+MOVED = {'durable_execution/': 'capabilities/durable_execution/'}
+"""Where pages are on upstream's site whose files are elsewhere. It redirects from the names of all other files, old and new."""
 
 UPSTREAM_API = {
     *(
         'ag_ui',
         'agent',
         'builtin_tools',
+        'capabilities',
         'common_tools',
         'direct',
         'durable_exec',
@@ -95,6 +103,9 @@ UPSTREAM_API = {
     ),
 }
 """The modules of `pydantic_ai` that have a page of that name in upstream's API documentation."""
+
+KNOWN: dict[str, set[str]] = {}
+"""The paths of each line's public API, to which its pages may refer."""
 
 OPTIONS: dict[str, Any] = {
     'allow_inspection': False,
@@ -156,11 +167,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             if url := _upstream_url(meant):
                 autorefs.register_url(path, url)
         files.append(File.generated(config, f'{line}/api/index.md', content=api_page(line, base, fork)))
+        KNOWN[line] = {path for paths in fork.paths.values() for path in paths} | MISNAMED.keys()
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Name what proves the contract."""
+    """Name what proves the contract, and warn of references to what only another line has, which autorefs would take."""
+    line = page.file.src_uri.partition('/')[0]
+    for reference in re.findall(r'\]\[(pydantic_ai[\w.]*)\]', markdown):
+        if line in KNOWN and reference not in KNOWN[line]:
+            log.warning(f"Doc file '{page.file.src_uri}' refers to '{reference}', which {line} doesn't have.")
     return contract_page(markdown) if page.file.src_uri == 'contract.md' else markdown
 
 
@@ -178,7 +194,11 @@ class _UpstreamLinksPreprocessor(Preprocessor):
 
     def _link(self, link: re.Match[str]) -> str:
         name, anchor = link.groups('')
-        return f']({UPSTREAM}/{name}/{anchor})' if name in UPSTREAM_PAGES else link[0]
+        if name not in UPSTREAM_PAGES:
+            return link[0]
+        for before, after in MOVED.items():
+            name = re.sub(f'^{before}', after, name)
+        return f']({UPSTREAM}/{name}/{anchor})'
 
 
 def contract_page(markdown: str) -> str:

@@ -11,7 +11,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = [path.parent.name for path in (ROOT / 'patches').glob('*/line.toml')]
-LINE = LINES[0]
 
 
 @pytest.fixture(scope='module', autouse=True)
@@ -54,27 +53,40 @@ def append(page: Path, text: str) -> None:
 
 def test_site_with_links_that_lead_nowhere_is_refused(copy: Path) -> None:
     append(copy / 'docs/pinning.md', '[a](no-such-page.md) [b](verbs.md#no-such-heading)')
-    lifecycle = copy / f'build/{LINE}/docs/toolset-lifecycle.md'
-    append(lifecycle, '[c](no-such-page-of-upstream.md) [d][pydantic_ai.no_such_thing]')
+    # It has been on 1.26.0 only.
+    append(copy / 'build/2.68.0/docs/toolset-factories.md', '[c][pydantic_ai.mcp.MCPServer]')
+    for line in LINES:
+        append(copy / f'build/{line}/docs/toolset-lifecycle.md', f'[d](no-such-page-of-{line}.md)')
 
     said = [line for line in build(copy).splitlines() if line.startswith('WARNING')]
 
-    targets = ['no-such-page.md', '#no-such-heading', 'no-such-page-of-upstream.md', 'pydantic_ai.no_such_thing']
+    targets = ['no-such-page.md', '#no-such-heading', 'pydantic_ai.mcp.MCPServer']
+    targets += [f'no-such-page-of-{line}.md' for line in LINES]
     assert sorted(target for target in targets for line in said if target in line) == sorted(targets)
     assert len(said) == len(targets)
 
 
+def test_site_with_a_reference_to_what_no_line_has_is_refused(copy: Path) -> None:
+    append(copy / 'docs/pinning.md', '[a][pydantic_ai.no_such_thing]')
+
+    assert 'pydantic_ai.no_such_thing' in build(copy)
+
+
 def test_site_draws_diagrams_itself_and_refers_to_upstream_for_the_rest(copy: Path) -> None:
     append(copy / 'docs/pinning.md', '```mermaid\nflowchart TB\n    a --> b\n```')
-    append(copy / f'build/{LINE}/docs/toolset-lifecycle.md', '[a](agents.md#x) [`b`][pydantic_ai.mcp.MCPServer]')
+    for line in LINES:
+        links = '[a](agents.md#x) [b](../durable_execution/dbos.md) [`c`][pydantic_ai.messages.ModelRequest]'
+        append(copy / f'build/{line}/docs/toolset-lifecycle.md', links)
 
     assert build(copy) == ''
 
-    site = copy / 'build/site'
-    lifecycle = (site / LINE / 'toolset-lifecycle/index.html').read_text('utf-8')
-    assert 'href="https://ai.pydantic.dev/agents/#x"' in lifecycle
-    assert 'href="https://ai.pydantic.dev/api/mcp/#pydantic_ai.mcp.MCPServer"' in lifecycle
-    assert 'href="../api/#pydantic_ai.toolsets.AbstractToolset.copy"' in lifecycle
+    site, upstream = copy / 'build/site', 'https://pydantic.dev/docs/ai'
+    for line in LINES:
+        lifecycle = (site / line / 'toolset-lifecycle/index.html').read_text('utf-8')
+        assert f'href="{upstream}/agents/#x"' in lifecycle
+        assert f'href="{upstream}/capabilities/durable_execution/dbos/"' in lifecycle
+        assert f'href="{upstream}/api/messages/#pydantic_ai.messages.ModelRequest"' in lifecycle
+        assert 'href="../api/#pydantic_ai.toolsets.AbstractToolset.copy"' in lifecycle
     assert 'src="../assets/mermaid.tiny.js"' in (site / 'pinning/index.html').read_text('utf-8')
     assert 'mermaid' not in (site / 'verbs/index.html').read_text('utf-8')
     assert (site / 'assets/mermaid.tiny.js').stat().st_size > 1_000_000
