@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import tomli
 
+from series.line import find_lines
 from tests.pinning import page
 
 HERE = Path(__file__).parent
@@ -36,6 +37,8 @@ def test_page_can_do_without_packages_that_a_line_has_no_release_of() -> None:
                 assert len(left) == len([one for one in named if one.startswith('pydantic-ai-slim')])
 
 
-def test_page_names_the_newest_fork_of_its_line() -> None:
-    named = set(re.findall(rf'{re.escape(page.NAMED.base)}\+lifecycle\.\d+', page.PAGE.read_text('utf-8')))
-    assert named == {page.NAMED.version}
+def test_page_names_the_newest_line_and_the_newest_fork_of_each() -> None:
+    lines = find_lines(page.ROOT)
+    assert lines[-1] == page.NAMED
+    named = set(re.findall(r'\d+\.\d+\.\d+\+lifecycle\.\d+', page.PAGE.read_text('utf-8')))
+    assert named == {line.version for line in lines}
