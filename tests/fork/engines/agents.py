@@ -43,34 +43,34 @@ INSIDE: dict[str, Callable[[AbstractToolset[Any]], Any]] = {**STATIC, 'dynamic':
 """The same, and with a function that makes a new one."""
 
 
-def for_dbos(way: str, model: Any, toolsets: list[Any]) -> Any:
+def for_dbos(way: str, model: Any, toolsets: list[Any], name: str = 'agent') -> Any:
     """Make an agent whose runs are workflows."""
     from pydantic_ai.durable_exec import dbos
 
     if way == 'wrapper':
-        return dbos.DBOSAgent(Agent(model, name='agent', toolsets=toolsets))
+        return dbos.DBOSAgent(Agent(model, name=name, toolsets=toolsets))
 
-    agent: Any = _with_capability(cast(Any, dbos).DBOSDurability(), model, toolsets)
+    agent: Any = _with_capability(cast(Any, dbos).DBOSDurability(), model, toolsets, name)
 
-    @DBOS.workflow(name='agent.run')
+    @DBOS.workflow(name=f'{name}.run')
     async def run(prompt: str) -> Any:
         return await agent.run(prompt)
 
-    @DBOS.workflow(name='agent.run_sync')
+    @DBOS.workflow(name=f'{name}.run_sync')
     def run_sync(prompt: str) -> Any:
         return agent.run_sync(prompt)
 
     return SimpleNamespace(run=run, run_sync=run_sync, iter=agent.iter)
 
 
-def for_prefect(way: str, model: Any, toolsets: list[Any]) -> Any:
+def for_prefect(way: str, model: Any, toolsets: list[Any], name: str = 'agent') -> Any:
     """Make an agent whose runs are flows, except those that are iterated over, which are part of the flow around them."""
     from pydantic_ai.durable_exec import prefect
 
     if way == 'wrapper':
-        return prefect.PrefectAgent(Agent(model, name='agent', toolsets=toolsets))
+        return prefect.PrefectAgent(Agent(model, name=name, toolsets=toolsets))
 
-    agent: Any = _with_capability(cast(Any, prefect).PrefectDurability(), model, toolsets)
+    agent: Any = _with_capability(cast(Any, prefect).PrefectDurability(), model, toolsets, name)
 
     @flow
     async def run(prompt: str) -> Any:
@@ -92,9 +92,9 @@ def for_temporal(way: str, model: Any, toolsets: list[Any]) -> AbstractAgent[Any
     return _with_capability(cast(Any, temporal).TemporalDurability(), model, toolsets)
 
 
-def _with_capability(durability: Any, model: Any, toolsets: list[Any]) -> Agent[Any, Any]:
+def _with_capability(durability: Any, model: Any, toolsets: list[Any], name: str = 'agent') -> Agent[Any, Any]:
     options: dict[str, Any] = {'capabilities': [durability]}
-    return Agent(model, name='agent', toolsets=toolsets, **options)
+    return Agent(model, name=name, toolsets=toolsets, **options)
 
 
 async def run_as(name: str, agent: AbstractAgent[Any, Any], method: str = 'run') -> Any:
