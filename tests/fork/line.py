@@ -19,6 +19,13 @@ HAS_FOR_RUN = hasattr(AbstractToolset, 'for_run')
 CANCELLED = (asyncio.CancelledError,) if HAS_FOR_RUN else (asyncio.CancelledError, ClosedResourceError)
 """What a cancelled run can end with. The graph that 1.x runs on turns the cancellation into an error of its own at some awaits."""
 
+EVENTS_KEEP_CONTEXT = not HAS_FOR_RUN
+"""Whether what `run_stream_events` raises is still in the context that it was raised in. 2.x raises it anew while it handles
+the end of the stream, which takes that context's place."""
+
+HAS_CAPABILITIES = HAS_FOR_RUN
+"""Whether agents have capabilities, and sessions with realtime models."""
+
 FACTORIES_COME_FIRST = HAS_FOR_RUN
 """Whether factories that are called once per run are called before the run enters a toolset, all at once, as on 2.x.
 1.x calls each when it's its turn to be entered, or at the first step if it takes the run context."""
@@ -100,6 +107,56 @@ def preparing_tools(prepare: Any) -> dict[str, Any]:
     if HAS_FOR_RUN:
         return {'capabilities': [_capability('PrepareTools')(prepare)]}
     return {'prepare_tools': prepare}
+
+
+def contributing(toolset: Any) -> Any:
+    """Make a capability that contributes a toolset."""
+
+    class Contributing(_capability('AbstractCapability')):
+        def get_toolset(self) -> Any:
+            return toolset
+
+    return Contributing()
+
+
+def wrapping(wrap: Callable[[AbstractToolset[Any]], AbstractToolset[Any]]) -> Any:
+    """Make a capability that wraps all toolsets of a run, with another wrapper for each run."""
+
+    class Wrapping(_capability('AbstractCapability')):
+        def get_wrapper_toolset(self, toolset: Any) -> Any:
+            return wrap(toolset)
+
+    return Wrapping()
+
+
+@asynccontextmanager
+async def realtime_session(agent: Agent[Any, Any], *tool_calls: str, **options: Any) -> AsyncGenerator[Any]:
+    """Open a session with a realtime model that calls these tools, with the argument `value`, and then says nothing more."""
+    codec: Any = import_module('pydantic_ai.realtime.codec')
+    lifecycle: Any = import_module('pydantic_ai.realtime.lifecycle')
+
+    class Connection(codec.RealtimeConnection):
+        def __init__(self):
+            self.lifecycle = lifecycle.InferredLifecycle()
+
+        async def send(self, content: Any) -> Any:
+            with self.lifecycle.sending(content):
+                pass
+            return self.lifecycle.take_pending()
+
+        async def frames(self) -> AsyncGenerator[Any]:
+            calls = [codec.ToolCall(name, tool_name=name, args='{"value": "call"}') for name in tool_calls]
+            yield self.lifecycle.frame_for(calls)
+
+    class Model(import_module('pydantic_ai.realtime').RealtimeModel):
+        model_name = system = 'silent'
+
+        @asynccontextmanager
+        async def connect(self, **_: Any) -> AsyncGenerator[Any]:
+            yield Connection()
+
+    async with cast(Any, agent).realtime(Model(), **options).session() as session:
+        yield session
 
 
 def named_factory(factory: Callable[[RunContext[Any]], AbstractToolset[Any]], name: str) -> Any:
