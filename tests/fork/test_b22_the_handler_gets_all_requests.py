@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -49,7 +50,14 @@ async def test_b22_works_through_a_wrapper_agent(method: str):
 def test_b22_works_with_run_stream_sync():
     handler = Handler(answer_all)
     agent = agent_of(Tools(), ALL)
-    assert agent.run_stream_sync('go', deferred_tool_handler=handler).get_output() == 'all done'
+    loop = asyncio.new_event_loop()  # otherwise it makes one that nothing closes
+    asyncio.set_event_loop(loop)
+    try:
+        assert agent.run_stream_sync('go', deferred_tool_handler=handler).get_output() == 'all done'
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
     assert len(handler.asked) == 1
 
 
