@@ -85,9 +85,8 @@ def base_requirements(line: Line) -> list[str | Path]:
 
 
 def overrides(line: Line) -> list[str | Path]:
-    """Return uv's options for what the line's `overrides.in`, if it has one, sets in place of what packages require."""
-    path = line.folder / 'overrides.in'
-    return ['--override', path] if path.exists() else []
+    """Return uv's options for what takes the place of what packages require, if the line says so."""
+    return ['--override', line.overrides] if line.overrides else []
 
 
 def built_wheel(line: Line) -> Path:

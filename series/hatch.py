@@ -31,10 +31,14 @@ class HatchProject:
     Args:
         folder: The folder.
         environments: The environments by name; those that are there under other names stay.
+        overrides: A file with what takes the place of what packages require, if there is one.
     """
 
-    def __init__(self, folder: Path, environments: Mapping[str, HatchEnvironment]) -> None:
+    def __init__(
+        self, folder: Path, environments: Mapping[str, HatchEnvironment], overrides: Path | None = None
+    ) -> None:
         self.folder = folder
+        self.overrides = overrides
         self.environments = environments
         folder.mkdir(parents=True, exist_ok=True)
         tables = [self._table(name, environment) for name, environment in environments.items()]
@@ -104,6 +108,8 @@ class HatchProject:
         own = self.folder / 'hatch'
         own.mkdir(exist_ok=True)
         (own / 'config.toml').touch()
+        if self.overrides:
+            kept['UV_OVERRIDE'] = str(self.overrides)
         return kept | {
             'HATCH_CONFIG': str(own / 'config.toml'),
             'HATCH_DATA_DIR': str(own / 'data'),

@@ -292,7 +292,7 @@ class _Hatch:
                 for side, wheel in wheels.items():
                     requirements = [*locked, f'{DIST_NAME} @ {wheel.as_uri()}']
                     environments[f'{cell.name}-{side}'] = HatchEnvironment(python, requirements)
-        self.project = HatchProject(folder / 'hatch', environments)
+        self.project = HatchProject(folder / 'hatch', environments, line.overrides)
 
     def __call__(self, cell: Cell, side: str, tree: Git) -> Prepared | None:
         name = f'{cell.name}-{side}'

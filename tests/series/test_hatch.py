@@ -15,12 +15,12 @@ from series.hatch import HatchEnvironment, HatchProject
 NAME = '3.12-all-highest-base'
 
 
-def wheel(folder: Path, text: str) -> str:
+def wheel(folder: Path, text: str, metadata: str = '') -> str:
     folder.mkdir()
     path = folder / 'small-1-py3-none-any.whl'
     with zipfile.ZipFile(path, 'w') as content:
         content.writestr('small.py', f'print({text!r})\n')
-        content.writestr('small-1.dist-info/METADATA', 'Metadata-Version: 2.1\nName: small\nVersion: 1\n')
+        content.writestr('small-1.dist-info/METADATA', f'Metadata-Version: 2.1\nName: small\nVersion: 1\n{metadata}')
         content.writestr('small-1.dist-info/WHEEL', 'Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n')
         content.writestr('small-1.dist-info/RECORD', '')
     return f'small @ {path.as_uri()}'
@@ -54,6 +54,13 @@ def test_hatch_that_was_interrupted_makes_the_environment_anew(tmp_path: Path) -
     assert said(made.make(NAME)) == 'one'
     made.remove(NAME)
     assert not python.exists()
+
+
+def test_hatch_installs_what_an_override_permits(tmp_path: Path) -> None:
+    (tmp_path / 'overrides.in').write_text('no-such-package ; python_version < "3"\n')
+    small = wheel(tmp_path / 'small', 'one', 'Requires-Dist: no-such-package>=1\n')
+    environments = {NAME: HatchEnvironment(Path(sys.executable), [small])}
+    assert said(HatchProject(tmp_path / 'hatch', environments, tmp_path / 'overrides.in').make(NAME)) == 'one'
 
 
 def test_hatch_that_cannot_make_an_environment_says_why(tmp_path: Path) -> None:
