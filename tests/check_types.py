@@ -89,7 +89,8 @@ def _check_files(root: Path, files: Sequence[str], python: Path) -> list[str]:
                 'reportUnusedFunction': False,
                 'reportPrivateImportUsage': False,
             },
-            {'root': root.name, 'extraPaths': paths},
+            # Whether pyright takes the package's own modules for those of a library depends on which files it checks at once.
+            {'root': root.name, 'extraPaths': paths, 'reportPrivateImportUsage': False},
         ],
     }
     path = root.parent / f'pyright-{root.name}.json'

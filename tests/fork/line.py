@@ -26,6 +26,9 @@ the end of the stream, which takes that context's place."""
 HAS_CAPABILITIES = HAS_FOR_RUN
 """Whether agents have capabilities, and sessions with realtime models."""
 
+CapableAgent = cast(Any, Agent)
+"""`Agent`, whose signature in 1.x knows of no capabilities."""
+
 FACTORIES_COME_FIRST = HAS_FOR_RUN
 """Whether factories that are called once per run are called before the run enters a toolset, all at once, as on 2.x.
 1.x calls each when it's its turn to be entered, or at the first step if it takes the run context."""
