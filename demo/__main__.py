@@ -80,12 +80,13 @@ def find_sides(line: str | None, base: Path | None, fork: Path | None) -> list[S
         NoLineError: There is no such line.
         MissingEnvironmentError: An interpreter does not exist.
     """
-    found = {'base': base, 'fork': fork}
+    found, made_by = {'base': base, 'fork': fork}, 'make fork'
     if not (base and fork):
         name = find_line(Path.cwd(), line).name
+        made_by = f'make fork LINE={name}'
         for side, python in found.items():
             found[side] = python or Path.cwd() / 'build' / 'envs' / f'{side}-{name}' / 'bin' / 'python'
-    sides = [Side(name, python) for name, python in found.items() if python]
+    sides = [Side(name, python, made_by) for name, python in found.items() if python]
     for side in sides:
         check_side(side)
     return sides

@@ -27,10 +27,12 @@ class Side:
     Args:
         name: `base` or `fork`.
         python: Its interpreter.
+        made_by: The command that makes it.
     """
 
     name: str
     python: Path
+    made_by: str = 'make fork'
 
 
 def check_side(side: Side) -> None:
@@ -42,7 +44,7 @@ def check_side(side: Side) -> None:
     if not side.python.is_file():
         raise MissingEnvironmentError(
             f'There is no environment with the {side.name}: `{show(side.python)}` does not exist.',
-            f'Make it with `make fork`, or name the interpreter of another with `--{side.name}`.',
+            f'Make it with `{side.made_by}`, or name the interpreter of another with `--{side.name}`.',
         )
 
 
@@ -75,7 +77,7 @@ def run_sides(sides: Sequence[Side], model: str | None, step: Callable[[Side, in
                 errors.seek(0)
                 raise FailedScriptError(
                     f'`demo/scenarios.py` failed in the environment of the {side.name}. {error}',
-                    f'See more with `{show(side.python)} -I demo/scenarios.py`; `make fork` makes the environment anew.',
+                    f'See more with `{show(side.python)} -I demo/scenarios.py`; `{side.made_by}` makes the environment anew.',
                     errors.read(),
                 ) from error
 
@@ -103,7 +105,7 @@ def _start(side: Side, model: str | None) -> Generator[tuple[Popen[str], IO[str]
         except OSError as error:
             raise MissingEnvironmentError(
                 f'The interpreter `{show(side.python)}` of the {side.name} does not start: {error.strerror}.',
-                f'Make the environment anew with `make fork`, or name another interpreter with `--{side.name}`.',
+                f'Make the environment anew with `{side.made_by}`, or name another interpreter with `--{side.name}`.',
             ) from error
         try:
             yield script, errors

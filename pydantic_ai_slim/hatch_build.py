@@ -361,7 +361,7 @@ def apply_patches(patches: Iterable[Path], tree: Path) -> None:
             raise PatchError(
                 f'The patch `{patch.name}` does not apply to {line} with the patches before it. If `patches/{line}` was '
                 f'edited by hand, restore it with `git checkout -- patches/{line}`; if the patch is to change, change its '
-                f'commit in the tree of `make apply` and run `make extract`. Then build again. git said:\n{output}',
+                f'commit in the tree of `make apply LINE={line}` and run `make extract LINE={line}`. Then build again. git said:\n{output}',
                 patch,
                 output,
             )

@@ -132,14 +132,14 @@ def _rebased(rebased: Rebased, report: Report) -> str:
         locks = f'{len(write_locks(line, report))} locks for `make matrix` are written'
     except SeriesError as error:
         # The line is whole without them, and nothing of it is to be lost.
-        locks = f'There are no locks for `make matrix`; run `make locks LINE={line.name}` later. {error.problem}'
+        locks = f'There are no locks for `make matrix`; run `{line.make("locks")}` later. {error.problem}'
     counts = [f'{len(rebased.unchanged)} patches are as they were']
     for what, patches in (('were changed', rebased.changed), ('are dropped', rebased.dropped)):
         if patches:
             counts.append(f'{len(patches)} {what}:\n' + '\n'.join(f'  {patch}' for patch in patches))
     made = [line.show(line.folder), f'pydantic_ai_slim/{line.name}', 'CHANGELOG.md', 'README.md']
     todo = (
-        f'Run `make verify LINE={line.name}`, say in `CHANGELOG.md` what users will notice, and commit '
+        f'Run `{line.make("verify")}`, say in `CHANGELOG.md` what users will notice, and commit '
         f'{", ".join(f"`{path}`" for path in made)}.'
     )
     listed = [f'- {entry}' for entry in (*counts, *rebased.notes, locks)]

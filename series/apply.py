@@ -45,7 +45,7 @@ def apply(line: Line, report: Report) -> str:
     """
     if line.tree.exists():
         tree.refuse_missing(line)
-        tree.refuse_unfinished(line)
+        tree.refuse_unfinished(line, line.make('extract'))
         tree.refuse_dirty(line)
         tree.refuse_lost(line)
     base = base_repository(line, report)
@@ -100,7 +100,7 @@ def apply_series(line: Line, folder: Path, report: Report) -> Git:
     if error := _apply_all(git, line.patches, report):
         raise PatchError(
             f'The patch `{line.show(error.patch)}` does not apply to its own line.',
-            f'Resolve it there first, with `make apply LINE={line.name}`.',
+            f'Resolve it there first, with `{line.make("apply")}`.',
             error.words,
             patch=error.patch,
             files=error.files,
@@ -136,8 +136,8 @@ def _stop(git: Git, line: Line, error: PatchError) -> PatchError:
     if not done.returncode:
         remedy = (
             f'Git could merge it and the patches after it, and the tree `{folder}` holds the result. Read its commits, '
-            f'then write them to `{line.show(line.folder)}` with `make extract`; or give up with `git -C {folder} checkout '
-            f'-B {tree.BRANCH} {tree.APPLIED}`.'
+            f'then write them to `{line.show(line.folder)}` with `{line.make("extract")}`; or give up with '
+            f'`git -C {folder} checkout -B {tree.BRANCH} {tree.APPLIED}`.'
         )
         return PatchError(problem, remedy, error.words, patch=error.patch, files=error.files)
     waiting = rest[int((git.folder / '.git' / 'rebase-apply' / 'next').read_text()) - 1]
@@ -150,7 +150,7 @@ def _stop(git: Git, line: Line, error: PatchError) -> PatchError:
             f'--show-current-patch=diff | git -C {folder} apply --reject`; edit the files,'
         )
     remedy = (
-        f'{how} `git -C {folder} add` them, and run `git -C {folder} am --continue` and then `make extract`; or give up '
-        f'with `git -C {folder} am --abort`.'
+        f'{how} `git -C {folder} add` them, and run `git -C {folder} am --continue` and then '
+        f'`{line.make("extract")}`; or give up with `git -C {folder} am --abort`.'
     )
     return PatchError(problem, remedy, error.words, patch=error.patch, files=error.files)

@@ -239,7 +239,7 @@ def _merge(git: Git, line: Line, patch: Path, onto: str | None, number: int) -> 
         f'Make the branch on the tag, with the same command without `--onto`; then `git -C {git.folder} rebase --onto '
         f'{onto} v{line.name}` stops at each conflict, which you resolve with git as any other.'
         if onto
-        else f"`make verify` checks that it applies to the release. If it does, the clone's tag `v{line.name}` isn't upstream's."
+        else f"`{line.make('verify')}` checks that it applies to the release. If it does, the clone's tag `v{line.name}` isn't upstream's."
     )
     raise PatchError(
         f'The patch `{line.show(patch)}` can not be merged with {_where(line, onto)}: there are conflicts in '

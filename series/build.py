@@ -93,6 +93,6 @@ def _error(line: Line, output: str) -> BuildError:
         return BuildError(f'The wheel of {line.version} was not built.', said[1].strip())
     return BuildError(
         f'The wheel of {line.version} was not built.',
-        "These are the builder's words; put right what they name, then run `make build` again.",
+        f"These are the builder's words; put right what they name, then run `{line.make('build')}` again.",
         output,
     )

@@ -99,7 +99,7 @@ def built_wheel(line: Line) -> Path:
     if not wheel.exists():
         raise NoWheelError(
             f'The fork {line.version} is not built: `{line.show(wheel)}` does not exist.',
-            'Build it with `make build`, then run the same command again.',
+            f'Build it with `{line.make("build")}`, then run the same command again.',
         )
     return wheel
 

@@ -58,12 +58,13 @@ def extract(line: Line, report: Report) -> list[str]:
         LostWorkError: The line's folder holds what the tree doesn't.
         ExtractError: The tree's commits are no series that can be applied again; all reasons are named at once.
     """
+    command = line.make('extract')
     tree.refuse_missing(line)
-    tree.refuse_unfinished(line)
+    tree.refuse_unfinished(line, command)
     tree.refuse_dirty(line)
-    tree.refuse_elsewhere(line)
+    tree.refuse_elsewhere(line, command)
     _refuse_other_base(line)
-    commits = refuse_no_series(line)
+    commits = refuse_no_series(line, command)
     git = Git(line.tree)
     # On the file system of the patches, since it is renamed to their folder.
     with tempfile.TemporaryDirectory(dir=line.folder.parent, prefix='.extract-') as folder:
@@ -73,7 +74,7 @@ def extract(line: Line, report: Report) -> list[str]:
         if changes:
             _refuse_lost(line, commits)
             report('Applying what was written')
-            check_patches(line, patches, Path(folder) / 'check')
+            check_patches(line, patches, Path(folder) / 'check', command)
             _swap(line, patches, Path(folder))
     git.run('update-ref', tree.APPLIED, 'HEAD')
     git.run('config', tree.PATCHES, line.patches_digest())
@@ -95,7 +96,7 @@ def _refuse_other_base(line: Line) -> None:
             f'The first commit of the tree `{folder}` is not the base that `make apply` made there, so its patches would '
             f'not apply to the base.',
             f'Put your commits onto the base with `git -C {folder} rebase --onto {tree.BASE} FIRST`, where FIRST is the '
-            f'commit before them, then run `make extract` again.',
+            f'commit before them, then run `{line.make("extract")}` again.',
         )
     message = git.run('log', '-1', '--format=%B', tree.BASE)
     if message.strip() != line.base_message.strip():
@@ -106,7 +107,7 @@ def _refuse_other_base(line: Line) -> None:
         )
 
 
-def refuse_no_series(line: Line, command: str = 'make extract') -> int:
+def refuse_no_series(line: Line, command: str) -> int:
     """Refuse commits that would get lost or that are not ready, and return how many there are.
 
     Args:
@@ -122,7 +123,7 @@ def refuse_no_series(line: Line, command: str = 'make extract') -> int:
         raise ExtractError(
             f'The tree `{folder}` has no commits after the base, so there is nothing to extract; every patch of '
             f'`{line.show(line.folder)}` would be deleted.',
-            f'Commit your changes in `{folder}`, or make it anew with `make apply`.',
+            f'Commit your changes in `{folder}`, or make it anew with `{line.make("apply")}`.',
         )
     faults: list[str] = []
     for commit in commits:
@@ -172,21 +173,21 @@ def _refuse_lost(line: Line, commits: int) -> None:
         raise LostWorkError(
             f'`make apply` stopped at `{folder}/{stopped}`, and the tree `{tree_folder}` has only {commits} commits for '
             f'the {len(line.patches)} patches of `{folder}`, so the rest of the series would be deleted.',
-            'Delete the tree and run `make apply` to get back to where it stopped. To drop a patch on purpose, delete its '
-            'file before that.',
+            f'Delete the tree and run `{line.make("apply")}` to get back to where it stopped. To drop a patch on purpose, '
+            f'delete its file before that.',
         )
 
 
 def _start_over(line: Line) -> str:
     folder = line.show(line.tree)
     return (
-        f'Run `mv {folder} {folder}.mine`, `make apply` and `git -C {folder} fetch ../{line.tree.name}.mine`. Then take '
-        f'over what you need with `git -C {folder} cherry-pick`, or everything with `git -C {folder} reset --hard '
-        f'FETCH_HEAD` if it stands on the same base, and run `make extract` again.'
+        f'Run `mv {folder} {folder}.mine`, `{line.make("apply")}` and `git -C {folder} fetch ../{line.tree.name}.mine`. Then '
+        f'take over what you need with `git -C {folder} cherry-pick`, or everything with `git -C {folder} reset --hard '
+        f'FETCH_HEAD` if it stands on the same base, and run `{line.make("extract")}` again.'
     )
 
 
-def check_patches(line: Line, patches: list[Path], folder: Path, command: str = 'make extract') -> None:
+def check_patches(line: Line, patches: list[Path], folder: Path, command: str) -> None:
     """Apply patches to the base, and refuse them unless that gives the tree and the same patches again.
 
     Args:

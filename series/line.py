@@ -51,6 +51,10 @@ class Line(hatch_build.Line):
                 message += f',\nwith the {what} of {archive.package} {archive.version}, archive {archive.digest}'
         return f'{message}.\n'
 
+    def make(self, verb: str) -> str:
+        """Return the command for a verb. It names the line, without which make takes the newest."""
+        return f'make {verb} LINE={self.name}'
+
     def show(self, path: Path) -> str:
         """Return a path as a user in the checkout's root would type it."""
         return path.relative_to(self.root).as_posix()

@@ -192,7 +192,7 @@ def _compile(line: Line, folder: Path, required: Sequence[str], resolution: str,
     if done.returncode:
         raise LockError(
             f'`{line.show(target)}` was not written: uv finds no releases that go together.',
-            f'Bound what stands in the way in `{line.show(bounds_file(line))}`, and run `make locks LINE={line.name}` again.',
+            f'Bound what stands in the way in `{line.show(bounds_file(line))}`, and run `{line.make("locks")}` again.',
             words(done),
         )
     return f"# What upstream's tests of {line.name} need. Written by `make locks`.\n{done.stdout.decode()}"

@@ -239,7 +239,7 @@ def _tree(line: Line, side: str, upstream: Path | None, folder: Path, report: Re
             except PatchError as error:
                 raise PatchError(
                     f'The patch `{line.show(patch)}` does not apply to the base with the patches before it.',
-                    f'Run `make apply LINE={line.name}`, which says how to go on.',
+                    f'Run `{line.make("apply")}`, which says how to go on.',
                     error.words,
                     patch=error.patch,
                     files=error.files,
@@ -285,7 +285,7 @@ class _Hatch:
             if not lock.exists():
                 raise MatrixError(
                     f'There is no lock for {cell.install}, {cell.resolution}: `{line.show(lock)}` does not exist.',
-                    f'Write it with `make locks LINE={line.name}`.',
+                    f'Write it with `{line.make("locks")}`.',
                 )
             locked = [text for text in lock.read_text('utf-8').splitlines() if not text.startswith('#')]
             if python := find_python(cell.python):

@@ -581,7 +581,7 @@ def _finish(state: _State, report: Report) -> Rebased:
     line, git = state.line, state.git
     if not line.folder.exists():
         _refuse_missing(state)
-        tree.refuse_unfinished(line)
+        tree.refuse_unfinished(line, _COMMAND)
         tree.refuse_dirty(line)
         tree.refuse_elsewhere(line, _COMMAND)
         if git.lines('rev-list', f'{tree.BASE}..HEAD'):

@@ -38,11 +38,11 @@ def refuse_missing(line: Line) -> None:
     """
     tree = line.show(line.tree)
     if not line.tree.exists():
-        raise NoTreeError(f'There is no tree `{tree}`.', 'Run `make apply` to make it.')
+        raise NoTreeError(f'There is no tree `{tree}`.', f'Run `{line.make("apply")}` to make it.')
     if not Git(line.tree).has(BASE):
         raise NoTreeError(
             f'The folder `{tree}` is not a tree that `make apply` made.',
-            'Move it away if you need it, delete it if not, then run `make apply`.',
+            f'Move it away if you need it, delete it if not, then run `{line.make("apply")}`.',
         )
 
 
@@ -52,8 +52,12 @@ def unfinished(git: Git) -> str | None:
     return 'rebase' if operation == 'am' and not git.holds('rebase-apply/applying') else operation
 
 
-def refuse_unfinished(line: Line) -> None:
+def refuse_unfinished(line: Line, command: str) -> None:
     """Refuse a tree in the middle of something.
+
+    Args:
+        line: The tree's line.
+        command: What is to be run after that.
 
     Raises:
         UnfinishedError: It is.
@@ -62,8 +66,8 @@ def refuse_unfinished(line: Line) -> None:
         tree = line.show(line.tree)
         raise UnfinishedError(
             f'The tree `{tree}` is in the middle of a `git {operation}`.',
-            f'Finish it with `git -C {tree} {operation} --continue` and then `make extract`, or give it up with '
-            f'`git -C {tree} {operation} --abort`.',
+            f'Finish it with `git -C {tree} {operation} --continue` and then `{command}`, or give '
+            f'it up with `git -C {tree} {operation} --abort`.',
         )
 
 
@@ -94,21 +98,21 @@ def refuse_lost(line: Line) -> None:
     if git.has(BRANCH) and (lost := git.run('log', '--format=%h %s', BRANCH, '--not', APPLIED)):
         raise LostWorkError(
             f'The tree `{tree}` has commits that `{folder}` does not hold.',
-            f'Write them there with `make extract`; to throw them away, use `git -C {tree} checkout -B {BRANCH} '
-            f'{APPLIED}`. Then run `make apply` again.',
+            f'Write them there with `{line.make("extract")}`; to throw them away, use `git -C {tree} checkout -B {BRANCH} '
+            f'{APPLIED}`. Then run `{line.make("apply")}` again.',
             lost,
         )
     if lost := git.run('log', '--format=%h %s', 'HEAD', '--not', APPLIED, '--branches'):
         raise LostWorkError(
             f'The tree `{tree}` has commits that neither `{folder}` nor a branch holds.',
-            f'Make them the series with `git -C {tree} checkout -B {BRANCH}` and `make extract`, or keep them with '
-            f'`git -C {tree} branch NAME`; to throw them away, use `git -C {tree} checkout {BRANCH}`. Then run `make '
-            f'apply` again.',
+            f'Make them the series with `git -C {tree} checkout -B {BRANCH}` and `{line.make("extract")}`, or keep '
+            f'them with `git -C {tree} branch NAME`; to throw them away, use `git -C {tree} checkout {BRANCH}`. Then run '
+            f'`{line.make("apply")}` again.',
             lost,
         )
 
 
-def refuse_elsewhere(line: Line, command: str = 'make extract') -> None:
+def refuse_elsewhere(line: Line, command: str) -> None:
     """Refuse a tree in which something else than the series is checked out.
 
     Args:

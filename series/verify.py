@@ -94,7 +94,7 @@ def verify(line: Line, report: Report, environment: Callable[[Line], Path] = ups
             line.name,
             {line.show(verified.patch): verified.faults for verified in found if verified.faults},
             f'Correct the commits in `{line.show(line.tree)}` with `git rebase --interactive {tree.BASE}`, write them to '
-            f'`{line.show(line.folder)}` with `make extract`, and run `make verify` again.',
+            f'`{line.show(line.folder)}` with `{line.make("extract")}`, and run `{line.make("verify")}` again.',
         )
     return found
 
@@ -208,9 +208,7 @@ def _check_round_trip(git: Git, found: list[Verified], folder: Path) -> None:
         if verified.patch.name != written.name:
             verified.faults.append(Fault(f'`make extract` would call it `{written.name}`.'))
         if verified.patch.read_bytes() != written.read_bytes():
-            verified.faults.append(
-                Fault('`make extract` would write it otherwise. Let it: run `make apply` and `make extract`.')
-            )
+            verified.faults.append(Fault('`make extract` would write it otherwise. Let it, after `make apply`.'))
 
 
 def _listed(paths: Iterable[str]) -> str:

@@ -102,5 +102,8 @@ def test_find_sides_default_is_in_the_build_folder(tmp_path: Path, monkeypatch: 
     (folder / 'line.toml').write_bytes(line_toml.read_bytes())
     (folder / '0001-a.patch').write_text('')
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(MissingEnvironmentError, match=r'`build/envs/fork-1\.26\.0/bin/python` does not exist'):
+    with pytest.raises(
+        MissingEnvironmentError, match=r'`build/envs/fork-1\.26\.0/bin/python` does not exist'
+    ) as caught:
         find_sides(None, Path(sys.executable), None)
+    assert '`make fork LINE=1.26.0`' in caught.value.remedy

@@ -226,8 +226,8 @@ def test_apply_over_commits_that_are_no_patches_refuses(line: Line, user: User) 
         apply(line, quiet)
     assert str(error.value) == (
         'The tree `build/1.0.0` has commits that `patches/1.0.0` does not hold.\n'
-        'Write them there with `make extract`; to throw them away, use `git -C build/1.0.0 checkout -B series '
-        'refs/series/applied`. Then run `make apply` again.\n'
+        'Write them there with `make extract LINE=1.0.0`; to throw them away, use `git -C build/1.0.0 checkout -B series '
+        'refs/series/applied`. Then run `make apply LINE=1.0.0` again.\n'
         '\n'
         f'    {abbreviated} Add one'
     )
@@ -253,9 +253,9 @@ def test_apply_over_commits_on_no_branch_refuses(line: Line, user: User) -> None
         apply(line, quiet)
     assert str(error.value) == (
         'The tree `build/1.0.0` has commits that neither `patches/1.0.0` nor a branch holds.\n'
-        'Make them the series with `git -C build/1.0.0 checkout -B series` and `make extract`, or keep them with '
-        '`git -C build/1.0.0 branch NAME`; to throw them away, use `git -C build/1.0.0 checkout series`. Then run `make '
-        'apply` again.\n'
+        'Make them the series with `git -C build/1.0.0 checkout -B series` and `make extract LINE=1.0.0`, or keep them with '
+        '`git -C build/1.0.0 branch NAME`; to throw them away, use `git -C build/1.0.0 checkout series`. Then run '
+        '`make apply LINE=1.0.0` again.\n'
         '\n'
         f'    {abbreviated} Add one'
     )
@@ -290,7 +290,7 @@ def test_apply_during_a_rebase_refuses(line: Line, user: User, monkeypatch: pyte
         apply(line, quiet)
     assert str(error.value) == (
         'The tree `build/1.0.0` is in the middle of a `git rebase`.\n'
-        'Finish it with `git -C build/1.0.0 rebase --continue` and then `make extract`, or give it up with '
+        'Finish it with `git -C build/1.0.0 rebase --continue` and then `make extract LINE=1.0.0`, or give it up with '
         '`git -C build/1.0.0 rebase --abort`.'
     )
     assert (line.tree / '.git' / 'rebase-merge').exists()
@@ -306,7 +306,7 @@ def test_apply_over_another_folder_refuses(line: Line, user: User, around: bool)
         apply(line, quiet)
     assert str(error.value) == (
         'The folder `build/1.0.0` is not a tree that `make apply` made.\n'
-        'Move it away if you need it, delete it if not, then run `make apply`.'
+        'Move it away if you need it, delete it if not, then run `make apply LINE=1.0.0`.'
     )
     assert (line.tree / 'thesis.txt').read_text() == 'mine\n'
 
@@ -331,7 +331,7 @@ def test_apply_of_a_conflict_stops_with_marks_and_the_tool_waits_for_the_user(li
         'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to the base with the patches before it: '
         f'it does not fit `{TOOLS}`.\n'
         'It waits in `build/1.0.0`, with conflict marks. Edit the marked files, `git -C build/1.0.0 add` them, and run '
-        '`git -C build/1.0.0 am --continue` and then `make extract`; or give up with `git -C build/1.0.0 am --abort`.\n'
+        '`git -C build/1.0.0 am --continue` and then `make extract LINE=1.0.0`; or give up with `git -C build/1.0.0 am --abort`.\n'
         '\n'
         f'    error: patch failed: {TOOLS}:1\n'
         f'    error: {TOOLS}: patch does not apply'
@@ -342,7 +342,7 @@ def test_apply_of_a_conflict_stops_with_marks_and_the_tool_waits_for_the_user(li
 
     unfinished = (
         'The tree `build/1.0.0` is in the middle of a `git am`.\n'
-        'Finish it with `git -C build/1.0.0 am --continue` and then `make extract`, or give it up with '
+        'Finish it with `git -C build/1.0.0 am --continue` and then `make extract LINE=1.0.0`, or give it up with '
         '`git -C build/1.0.0 am --abort`.'
     )
     for verb in (apply, extract):
@@ -374,7 +374,7 @@ def test_apply_of_what_git_can_merge_stops_and_says_so(line: Line, user: User) -
         'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to the base with the patches before it: '
         f'it does not fit `{TOOLS}`.\n'
         'Git could merge it and the patches after it, and the tree `build/1.0.0` holds the result. Read its commits, then '
-        'write them to `patches/1.0.0` with `make extract`; or give up with `git -C build/1.0.0 checkout -B series refs/series/applied`.'
+        'write them to `patches/1.0.0` with `make extract LINE=1.0.0`; or give up with `git -C build/1.0.0 checkout -B series refs/series/applied`.'
     )
     assert user.subjects() == ['Add one', 'Swap the summands']
     assert (line.tree / TOOLS).read_text() == renamed.replace('a + b', 'b + a')
@@ -398,8 +398,8 @@ def test_apply_of_what_git_can_merge_in_part_names_the_patch_that_waits(line: Li
         'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to the base with the patches before it: '
         f'it does not fit `{TOOLS}`.\n'
         'Git could merge it, but not `0003-Call-it-title.patch`, which waits in `build/1.0.0`, with conflict marks. Edit '
-        'the marked files, `git -C build/1.0.0 add` them, and run `git -C build/1.0.0 am --continue` and then `make '
-        'extract`; or give up with `git -C build/1.0.0 am --abort`.'
+        'the marked files, `git -C build/1.0.0 add` them, and run `git -C build/1.0.0 am --continue` and then '
+        '`make extract LINE=1.0.0`; or give up with `git -C build/1.0.0 am --abort`.'
     )
     assert user.subjects() == ['Add one', 'Swap the summands']
     user.git('am', '--abort')
@@ -419,7 +419,7 @@ def test_apply_of_a_patch_for_unknown_content_stops_and_says_how_to_use_the_rest
         f'it does not fit `{TOOLS}`.\n'
         'It waits in `build/1.0.0`. Put what fits into the files and the rest beside them with `git -C build/1.0.0 am '
         '--show-current-patch=diff | git -C build/1.0.0 apply --reject`; edit the files, `git -C build/1.0.0 add` them, '
-        'and run `git -C build/1.0.0 am --continue` and then `make extract`; or give up with `git -C build/1.0.0 am --abort`.\n'
+        'and run `git -C build/1.0.0 am --continue` and then `make extract LINE=1.0.0`; or give up with `git -C build/1.0.0 am --abort`.\n'
         '\n'
         f'    error: patch failed: {TOOLS}:1\n'
         f'    error: {TOOLS}: patch does not apply'

@@ -59,7 +59,7 @@ def test_build_that_fails_before_the_hook_shows_the_builder_s_words(buildable: L
         build(buildable, quiet)
     assert f'{error.value.problem}\n{error.value.remedy}' == (
         f'The wheel of {BASE}+lifecycle.1 was not built.\n'
-        "These are the builder's words; put right what they name, then run `make build` again."
+        "These are the builder's words; put right what they name, then run `make build LINE=1.0.0` again."
     )
     assert 'TOML parse error at line 1, column 9' in error.value.words
     assert list((buildable.root / 'dist').glob('*.whl')) == []

@@ -148,7 +148,7 @@ def test_extract_that_fails_to_swap_leaves_the_patches(
 def test_extract_without_a_tree_refuses(line: Line) -> None:
     with pytest.raises(NoTreeError) as error:
         extract(line, quiet)
-    assert str(error.value) == 'There is no tree `build/1.0.0`.\nRun `make apply` to make it.'
+    assert str(error.value) == 'There is no tree `build/1.0.0`.\nRun `make apply LINE=1.0.0` to make it.'
 
 
 def test_extract_of_a_tree_without_commits_refuses(series: Line, user: User) -> None:
@@ -159,7 +159,7 @@ def test_extract_of_a_tree_without_commits_refuses(series: Line, user: User) -> 
     assert str(error.value) == (
         'The tree `build/1.0.0` has no commits after the base, so there is nothing to extract; every patch of '
         '`patches/1.0.0` would be deleted.\n'
-        'Commit your changes in `build/1.0.0`, or make it anew with `make apply`.'
+        'Commit your changes in `build/1.0.0`, or make it anew with `make apply LINE=1.0.0`.'
     )
     assert read(series.folder) == before
 
@@ -180,7 +180,7 @@ def test_extract_during_a_cherry_pick_refuses(series: Line, user: User) -> None:
         extract(series, quiet)
     assert str(error.value) == (
         'The tree `build/1.0.0` is in the middle of a `git cherry-pick`.\n'
-        'Finish it with `git -C build/1.0.0 cherry-pick --continue` and then `make extract`, or give it up with '
+        'Finish it with `git -C build/1.0.0 cherry-pick --continue` and then `make extract LINE=1.0.0`, or give it up with '
         '`git -C build/1.0.0 cherry-pick --abort`.'
     )
 
@@ -194,9 +194,9 @@ def test_extract_of_something_else_than_the_series_refuses(series: Line, user: U
     with pytest.raises(ElsewhereError) as error:
         extract(series, quiet)
     assert str(error.value) == (
-        'The tree `build/1.0.0` is not on its branch `series`, which is what `make extract` writes.\n'
+        'The tree `build/1.0.0` is not on its branch `series`, which is what `make extract LINE=1.0.0` writes.\n'
         'Go back to it with `git -C build/1.0.0 checkout series`; or make what is checked out the series with '
-        '`git -C build/1.0.0 checkout -B series`. Then run `make extract` again.'
+        '`git -C build/1.0.0 checkout -B series`. Then run `make extract LINE=1.0.0` again.'
     )
     assert read(series.folder) == before
     user.git('checkout', '--quiet', '-B', 'series')
@@ -214,7 +214,7 @@ def test_extract_on_another_first_commit_refuses(series: Line, user: User) -> No
         'The first commit of the tree `build/1.0.0` is not the base that `make apply` made there, so its patches would '
         'not apply to the base.\n'
         'Put your commits onto the base with `git -C build/1.0.0 rebase --onto refs/series/base FIRST`, where FIRST is '
-        'the commit before them, then run `make extract` again.'
+        'the commit before them, then run `make extract LINE=1.0.0` again.'
     )
     assert read(series.folder) == before
 
@@ -226,9 +226,9 @@ def test_extract_on_the_base_of_another_line_toml_refuses(series: Line, user: Us
         extract(later, quiet)
     assert str(error.value) == (
         'The base of the tree `build/1.0.0` is not the one that `patches/1.0.0/line.toml` names now.\n'
-        'Run `mv build/1.0.0 build/1.0.0.mine`, `make apply` and `git -C build/1.0.0 fetch ../1.0.0.mine`. Then take over '
+        'Run `mv build/1.0.0 build/1.0.0.mine`, `make apply LINE=1.0.0` and `git -C build/1.0.0 fetch ../1.0.0.mine`. Then take over '
         'what you need with `git -C build/1.0.0 cherry-pick`, or everything with `git -C build/1.0.0 reset --hard '
-        'FETCH_HEAD` if it stands on the same base, and run `make extract` again.\n'
+        'FETCH_HEAD` if it stands on the same base, and run `make extract LINE=1.0.0` again.\n'
         '\n'
         '    the tree stands on:\n'
         '    pydantic-ai-slim 1.0.0\n'
@@ -266,7 +266,7 @@ def test_extract_of_what_is_no_series_names_everything_at_once(series: Line, use
     ]
     assert last == (
         'Put them in order with `git -C build/1.0.0 rebase --interactive --autosquash refs/series/base`, then run '
-        '`make extract` again.'
+        '`make extract LINE=1.0.0` again.'
     )
     assert read(series.folder) == before
 
@@ -280,7 +280,7 @@ def test_extract_of_a_message_that_git_would_cut_refuses(series: Line, user: Use
         'The commit written as `0004-Add-four.patch` does not come back the same when it is applied from there, because '
         'something in its message reads like a part of a mail.\n'
         'Reword or split that commit with `git -C build/1.0.0 rebase --interactive refs/series/base`, then run '
-        '`make extract` again.'
+        '`make extract LINE=1.0.0` again.'
     )
     assert '-The rest of the reason.' in error.value.words.splitlines()
     assert read(series.folder) == before
@@ -307,9 +307,9 @@ def test_extract_over_patches_that_someone_changed_refuses(series: Line, user: U
     assert str(error.value) == (
         'Someone changed the patches in `patches/1.0.0` after the tree `build/1.0.0` was made from them, and the tree '
         'knows nothing of that.\n'
-        'Run `mv build/1.0.0 build/1.0.0.mine`, `make apply` and `git -C build/1.0.0 fetch ../1.0.0.mine`. Then take over '
+        'Run `mv build/1.0.0 build/1.0.0.mine`, `make apply LINE=1.0.0` and `git -C build/1.0.0 fetch ../1.0.0.mine`. Then take over '
         'what you need with `git -C build/1.0.0 cherry-pick`, or everything with `git -C build/1.0.0 reset --hard '
-        'FETCH_HEAD` if it stands on the same base, and run `make extract` again.'
+        'FETCH_HEAD` if it stands on the same base, and run `make extract LINE=1.0.0` again.'
     )
     assert read(series.folder) == changed
 
@@ -353,7 +353,7 @@ def test_extract_of_what_a_stopped_apply_left_refuses(series: Line, user: User) 
     assert str(error.value) == (
         '`make apply` stopped at `patches/1.0.0/0002-Add-two.patch`, and the tree `build/1.0.0` has only 1 commits for '
         'the 3 patches of `patches/1.0.0`, so the rest of the series would be deleted.\n'
-        'Delete the tree and run `make apply` to get back to where it stopped. To drop a patch on purpose, delete its '
+        'Delete the tree and run `make apply LINE=1.0.0` to get back to where it stopped. To drop a patch on purpose, delete its '
         'file before that.'
     )
     assert read(series.folder) == before

@@ -345,7 +345,7 @@ def test_patch_that_does_not_apply_is_refused(checkout: Path, base: Path, tmp_pa
     message = (
         'PatchError: The patch `0002-Change-it-again.patch` does not apply to 1.26.0 with the patches before it. If '
         '`patches/1.26.0` was edited by hand, restore it with `git checkout -- patches/1.26.0`; if the patch is to change, '
-        'change its commit in the tree of `make apply` and run `make extract`. Then build again. git said:\n'
+        'change its commit in the tree of `make apply LINE=1.26.0` and run `make extract LINE=1.26.0`. Then build again. git said:\n'
         f'error: patch failed: {path}:{lines - 2}\n'
         f'error: {path}: patch does not apply'
     )
@@ -361,7 +361,7 @@ def test_file_that_is_no_patch_is_refused(checkout: Path, base: Path, tmp_path: 
     assert done.stderr.startswith(
         'PatchError: The patch `0001-Empty.patch` does not apply to 1.26.0 with the patches before it. If '
         '`patches/1.26.0` was edited by hand, restore it with `git checkout -- patches/1.26.0`; if the patch is to change, '
-        'change its commit in the tree of `make apply` and run `make extract`. Then build again. git said:\nerror: '
+        'change its commit in the tree of `make apply LINE=1.26.0` and run `make extract LINE=1.26.0`. Then build again. git said:\nerror: '
     )
     assert done.returncode == 1
     assert list(out.iterdir()) == []

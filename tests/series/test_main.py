@@ -105,7 +105,11 @@ def test_main_branch_says_what_it_made(run: Run, user: User, tmp_path: Path) -> 
 
 
 def test_main_that_is_refused_prints_why_and_returns_1(run: Run) -> None:
-    assert run('extract') == (1, '', 'error: There is no tree `build/1.0.0`.\nRun `make apply` to make it.\n')
+    assert run('extract') == (
+        1,
+        '',
+        'error: There is no tree `build/1.0.0`.\nRun `make apply LINE=1.0.0` to make it.\n',
+    )
 
 
 def test_main_with_a_wrong_line_toml_prints_why_and_returns_1(run: Run, line: Line) -> None:

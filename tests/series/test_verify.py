@@ -40,7 +40,7 @@ SUBTRACT: dict[str, str | bytes] = {
 }
 REMEDY = (
     'Correct the commits in `build/1.0.0` with `git rebase --interactive refs/series/base`, write them to `patches/1.0.0` '
-    'with `make extract`, and run `make verify` again.'
+    'with `make extract LINE=1.0.0`, and run `make verify LINE=1.0.0` again.'
 )
 
 
@@ -243,7 +243,7 @@ def test_verify_of_a_patch_that_extract_would_write_otherwise_says_so(line: Line
     patch.rename(patch.with_name('0001-subtract.patch'))
     assert faults(line) == [
         '`make extract` would call it `0001-Add-subtract.patch`.',
-        '`make extract` would write it otherwise. Let it: run `make apply` and `make extract`.',
+        '`make extract` would write it otherwise. Let it, after `make apply`.',
     ]
     apply(line, quiet)
     extract(line, quiet)
