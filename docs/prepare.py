@@ -19,7 +19,7 @@ from series import tree
 from series.apply import apply
 from series.errors import DownloadError, SeriesError
 from series.git import Git, words
-from series.line import Line, find_line
+from series.line import Line, find_lines
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / 'build' / 'docs'
@@ -35,8 +35,8 @@ _DIGEST = 'sha512-PmFr1c5cSfNf5AngLLR98DrbvR4U5KeD7I+hQkGqG5w5Veu3QT4dG0qu9f99cp
 def main() -> int:
     """Get it all, and return the exit code."""
     try:
-        for path in sorted((ROOT / 'patches').glob('*/line.toml')):
-            prepare_line(find_line(ROOT, path.parent.name))
+        for line in find_lines(ROOT):
+            prepare_line(line)
         fetch_script(SOURCES / SCRIPT)
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)

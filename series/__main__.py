@@ -24,7 +24,7 @@ from series.branch import branch
 from series.build import build
 from series.errors import DifferenceError, RebaseError, ReviewError, SeriesError
 from series.extract import extract
-from series.line import Line, find_line, line_names
+from series.line import Line, find_line, find_lines, line_names
 from series.locks import INSTALLS, RESOLUTIONS, write_locks
 from series.matrix import SLICE, Tests, choose_cells, matrix, slice_cell
 from series.matrix_report import summary, write_report
@@ -166,8 +166,7 @@ def _review(options: Namespace, report: Report) -> str:
 
 
 def _status(options: Namespace, report: Report) -> str:
-    names = [options.line] if options.line else line_names(Path.cwd())
-    lines = [find_line(Path.cwd(), name) for name in names] or [find_line(Path.cwd())]
+    lines = [_line(options)] if options.line else find_lines(Path.cwd())
     # A pipe has no width, so nothing is to be folded for it.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
     with console.capture() as shown:

@@ -56,8 +56,8 @@ def write_locks(line: Line, report: Report) -> list[Path]:
 
     What is directly required is what upstream's packages of that release require, and the dependency groups in the
     `pyproject.toml` of the tests. Nothing is locked that was published later than the day after the base, and for the
-    rest the bounds of the line's `tests.in` and `locks/bounds.in` hold, and its `overrides.in`, if these are there. A lock holds for every Python from the oldest of the line on.
-    `pydantic-ai-slim` itself is in none of them.
+    rest the bounds of the line's `tests.in` and `locks/bounds.in` hold, and its `overrides.in`, if these are there. A lock
+    holds for every Python from the oldest of the line on. `pydantic-ai-slim` itself is in none of them.
 
     Args:
         line: The line; of its folder only `line.toml` is needed.
