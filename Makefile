@@ -20,7 +20,7 @@ LINES := $(patsubst patches/%/line.toml,%,$(wildcard patches/*/line.toml))
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z].*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'LINE=1.26.0 names the line (default: the newest; `make test`: all), PYTHON="3.12 3.13" the versions to test on (default: all that are found).'
+	@echo 'LINE=1.26.0 names the line (default: the newest; of status, wheels and test: all), PYTHON="3.12 3.13" the versions to test on (default: all that are found).'
 
 .PHONY: fork
 fork: apply build environments demo ## from a bare checkout: the tree, the wheel, and a demonstration of it
@@ -115,7 +115,7 @@ lock: $(READY) ## lock the newest releases of what the tool, the docs and the te
 	@for name in tool docs pinning; do $(TOOL) -m uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' requirements/$$name.in --output-file requirements/$$name.txt || exit; done
 
 .PHONY: clean
-clean: ## delete all that was made but the trees, which may hold your work
+clean: ## delete what was made, but for the trees, the texts of pull requests and the results of the matrix
 	@rm -rf build/tool build/cache build/docs build/envs build/site dist
 
 # The last step makes the file, so an installation that was interrupted is begun again.
