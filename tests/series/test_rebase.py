@@ -18,7 +18,15 @@ from pydantic_ai_slim.hatch_build import content_digest
 from series import rebase as module
 from series.__main__ import main
 from series.apply import apply
-from series.errors import DirtyTreeError, DownloadError, NoReleaseError, PatchError, RebaseError, SeriesError
+from series.errors import (
+    DirtyTreeError,
+    DownloadError,
+    NoReleaseError,
+    PatchError,
+    RebaseError,
+    SeriesError,
+    UnfinishedError,
+)
 from series.extract import extract
 from series.index import Release
 from series.line import Line, find_line
@@ -379,6 +387,19 @@ def test_rebase_continue_with_changes_that_are_not_committed_refuses(stopped: Li
     with pytest.raises(DirtyTreeError):
         continue_rebase(stopped.root, None, quiet, skip=True)
     assert not (stopped.root / 'patches/1.1.0').exists()
+
+
+@pytest.mark.usefixtures('near')
+def test_rebase_continue_during_a_cherry_pick_refuses(stopped: Line, user: User) -> None:
+    user.git('am', '--skip')
+    (user.tree / '.git' / 'CHERRY_PICK_HEAD').write_text(user.git('rev-parse', 'HEAD') + '\n')
+    with pytest.raises(UnfinishedError) as error:
+        continue_rebase(stopped.root, None, quiet, skip=True)
+    assert str(error.value) == (
+        'The tree `build/1.1.0` is in the middle of a `git cherry-pick`.\n'
+        f'Finish it with `git -C build/1.1.0 cherry-pick --continue` and then `{CONTINUE}`, or give it up with '
+        '`git -C build/1.1.0 cherry-pick --abort`.'
+    )
 
 
 @pytest.mark.usefixtures('near')
