@@ -10,6 +10,7 @@ import pytest
 from pydantic_ai import AbstractToolset, Agent, ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.toolsets import CombinedToolset
+from typing_extensions import Self
 
 from .toolsets import METHODS, HandWritten, Journal, Server, Session, scripted
 
@@ -160,3 +161,19 @@ async def test_b08_exit_of_a_cancelled_run_can_wait_for_something(kind: Callable
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended == [asyncio.CancelledError]
+
+
+async def test_b08_places_that_are_entered_at_the_same_time():
+    class AtTheSameTime(CombinedToolset[Any]):
+        async def __aenter__(self) -> Self:
+            await asyncio.gather(*(toolset.__aenter__() for toolset in self.toolsets))
+            return self
+
+        async def __aexit__(self, *args: object) -> None:
+            await asyncio.gather(*(toolset.__aexit__(*args) for toolset in self.toolsets))
+
+    journal = Journal()
+    session = Session('session', journal)
+    agent = Agent(scripted(), toolsets=[AtTheSameTime([session.prefixed('a'), session.prefixed('b')])])
+    await agent.run('go')
+    assert journal.lifecycle == ['+session', '-session']

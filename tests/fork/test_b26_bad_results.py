@@ -197,3 +197,11 @@ async def test_b26_the_limit_on_tool_calls_holds():
     with pytest.raises(UsageLimitExceeded):
         await run(agent, usage_limits=UsageLimits(tool_calls_limit=2))
     assert await run(agent, usage_limits=UsageLimits(tool_calls_limit=3)) == 'all done'
+
+
+async def test_b26_results_that_are_not_dicts_are_refused():
+    bad: Any = DeferredToolResults(approvals=['delete'], metadata=None)  # pyright: ignore[reportArgumentType]
+    tools = Tools()
+    with pytest.raises(UserError, match=r"`approvals` is \['delete'\]\. Use a dict.*\n`metadata` is None\. Use a dict"):
+        await run(agent_of(tools, ['delete'], deferred_tool_handler=Handler(lambda requests: bad)))
+    assert tools.done == []

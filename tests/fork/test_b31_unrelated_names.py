@@ -8,10 +8,12 @@ import asyncio
 import shutil
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import AsyncMock, patch
 
 import pytest
 from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, WrapperToolset
 from pydantic_ai.toolsets import CombinedToolset
+from typing_extensions import Self
 
 from .line import WRAPPERS
 from .toolsets import METHODS, HandWrittenBase, Journal, Server, run_as, scripted
@@ -300,3 +302,27 @@ async def test_b31_method_replaced_in_the_class_after_its_definition_is_used(mon
     toolset = Patched('t', Journal())
     await Agent(scripted(), toolsets=[toolset]).run('go')
     assert toolset.journal.names('patched') == ['t']
+
+
+async def test_b31_inherited_methods_do_not_hide_those_of_the_next_base():
+    class Connected(AbstractToolset[Any]):
+        async def __aenter__(self) -> Self:
+            events.append('enter')
+            return await super().__aenter__()
+
+        async def __aexit__(self, *args: object) -> bool | None:
+            events.append('exit')
+            return await super().__aexit__(*args)
+
+    class Search(FunctionToolset[Any], Connected):
+        pass
+
+    events: list[str] = []
+    await Agent(scripted(), toolsets=[Search()]).run('go')
+    assert events == ['enter', 'exit']
+
+
+@pytest.mark.parametrize('name', ['__aenter__', '__aexit__', 'get_tools', 'call_tool'])
+def test_b31_methods_can_be_mocked(name: str):
+    with patch.object(FunctionToolset, name) as mock:
+        assert isinstance(mock, AsyncMock)
