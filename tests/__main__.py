@@ -85,7 +85,19 @@ def _test_line(line: Line, asked: Sequence[str] | None, ends: bool, rest: Sequen
 
 def _test_tool(rest: Sequence[str]) -> str:
     return _run(
-        [sys.executable, '-m', 'pytest', '-n', 'auto', 'tests/series', 'tests/demo', 'tests/docs', *rest],
+        [
+            sys.executable,
+            '-m',
+            'pytest',
+            '-n',
+            'auto',
+            '--dist',
+            'worksteal',
+            'tests/series',
+            'tests/demo',
+            'tests/docs',
+            *rest,
+        ],
         'The tool, the demonstration and the docs',
     )
 
@@ -93,10 +105,11 @@ def _test_tool(rest: Sequence[str]) -> str:
 def _test_fork(line: Line, version: str, python: Path, rest: Sequence[str]) -> str:
     requirements = [built_wheel(line), '--requirement', ROOT / 'requirements' / 'test.in']
     inside = make_environment(ROOT / 'build' / 'envs' / f'test-{line.base}-{version}', python, requirements)
-    # `-I` keeps this folder and the user's packages off the path; `-n auto` uses all cores.
+    # `-I` keeps this folder and the user's packages off the path; `-n auto` uses all cores, and no core waits behind the test
+    # with 10,000 runs.
     others = [f'--ignore=tests/fork/{folder}' for folder in ('engines', 'harness')]
     return _run(
-        [str(inside), '-I', '-m', 'pytest', '-n', 'auto', 'tests/fork', *others, *rest],
+        [str(inside), '-I', '-m', 'pytest', '-n', 'auto', '--dist', 'worksteal', 'tests/fork', *others, *rest],
         f'{line.version} on Python {version}',
     )
 
