@@ -29,6 +29,10 @@ fork: apply build environments demo ## from a bare checkout: the tree, the wheel
 demo: $(READY) ## run the same script on the base and on the fork, side by side; ARGS="--model openai:…" for a real model
 	@$(TOOL) -m demo $(LINE) $(ARGS)
 
+.PHONY: example
+example: build ## run an example of the cookbook, NAME=…, or list them; ARGS="--model openai:…" for a real model
+	@$(TOOL) -m examples $(NAME) $(addprefix --line=,$(LINE)) $(ARGS)
+
 .PHONY: environments
 environments: $(READY) ## make build/envs/base-LINE and build/envs/fork-LINE, which hold the base and the built fork
 	@$(TOOL) -m series.environments $(LINE)

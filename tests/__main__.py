@@ -10,6 +10,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from examples.__main__ import requirements as examples_need
 from pydantic_ai_slim.hatch_build import DIST_NAME, ForkError
 from series.environments import ENGINES, built_wheel, find_python, make_environment, overrides
 from series.errors import SeriesError
@@ -73,9 +74,12 @@ def _test_line(line: Line, asked: Sequence[str] | None, ends: bool, rest: Sequen
     for version in {oldest: 0, newest: 0} if ends else found:
         results[f'{line.version} on Python {version}'] = _test_fork(line, version, found[version], rest)
     engines = [f'{built_wheel(line)}{ENGINES}', *overrides(line)]
-    parts = {'engines': ('in the durable engines', engines)}
+    parts = {
+        'fork/engines': ('in the durable engines', engines),
+        'fork/examples': ('in the examples', examples_need(line)),
+    }
     if Version(line.base) >= HARNESS_NEEDS:
-        parts['harness'] = 'under pydantic-ai-harness', _harness(line)
+        parts['fork/harness'] = 'under pydantic-ai-harness', _harness(line)
     # On the newest Python only, since what differs between versions is tested without these packages.
     for folder, (what, requirements) in parts.items():
         title = f'{line.version} {what}, on Python {newest}'
@@ -107,7 +111,7 @@ def _test_fork(line: Line, version: str, python: Path, rest: Sequence[str]) -> s
     inside = make_environment(ROOT / 'build' / 'envs' / f'test-{line.base}-{version}', python, requirements)
     # `-I` keeps this folder and the user's packages off the path; `-n auto` uses all cores, and no core waits behind the test
     # with 10,000 runs.
-    others = [f'--ignore=tests/fork/{folder}' for folder in ('engines', 'harness')]
+    others = [f'--ignore=tests/fork/{folder}' for folder in ('engines', 'examples', 'harness')]
     return _run(
         [str(inside), '-I', '-m', 'pytest', '-n', 'auto', '--dist', 'worksteal', 'tests/fork', *others, *rest],
         f'{line.version} on Python {version}',
@@ -119,8 +123,8 @@ def _test_with(
 ) -> str:
     """Test the fork together with other packages."""
     requirements = [*requirements, '--requirement', ROOT / 'requirements' / 'test.in']
-    inside = make_environment(ROOT / 'build' / 'envs' / f'{folder}-{line.base}', python, requirements)
-    return _run([str(inside), '-I', '-m', 'pytest', f'tests/fork/{folder}', *rest], title)
+    inside = make_environment(ROOT / 'build' / 'envs' / f'test-{line.base}-{Path(folder).name}', python, requirements)
+    return _run([str(inside), '-I', '-m', 'pytest', f'tests/{folder}', *rest], title)
 
 
 def _harness(line: Line) -> list[str | Path]:

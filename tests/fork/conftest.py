@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 import sysconfig
 import warnings
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# These tests run without this repository on the path.
+sys.path.append(str(Path(__file__).parents[2]))
+from series.postgres import NoPostgresError, postgres_server
 
 with warnings.catch_warnings():
     # Warnings are errors in these tests, but what the base's dependencies say while they are imported is not our concern.
@@ -52,3 +58,15 @@ def pytest_sessionstart() -> None:
 def anyio_backend() -> str:
     """Run async tests on asyncio only: the base needs it."""
     return 'asyncio'
+
+
+@pytest.fixture(scope='session')
+def postgres() -> Iterator[str]:
+    """Start a PostgreSQL for the session, and give its address, without a database."""
+    try:
+        with postgres_server() as url:
+            yield url
+    except NoPostgresError as error:
+        if os.environ.get('CI'):
+            raise
+        pytest.skip(str(error))

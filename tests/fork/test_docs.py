@@ -15,6 +15,7 @@ EXAMPLES = [
     for number, example in enumerate(
         re.findall(r'^```python.*?\n(.*?)^```', page.read_text('utf-8'), re.DOTALL | re.MULTILINE)
     )
+    if not example.lstrip().startswith('--8<--')  # a part of `examples/`, which has tests of its own
 ]
 
 

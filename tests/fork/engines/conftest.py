@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 # Before Prefect is imported: nothing here talks to anyone outside of the machine, nor to a server that the user has set up.
@@ -17,10 +15,6 @@ os.environ |= {'PREFECT_HOME': _home.name, 'PREFECT_LOGGING_LEVEL': 'ERROR'}
 os.environ |= {'DO_NOT_TRACK': '1', 'PREFECT_SERVER_ANALYTICS_ENABLED': 'false'}
 
 import pytest
-
-# The tests of the fork run without this repository on the path.
-sys.path.append(str(Path(__file__).parents[3]))
-from series.postgres import NoPostgresError, postgres_server
 
 with warnings.catch_warnings():
     # Warnings are errors in these tests, but what the engines say while they are imported is not our concern.
@@ -43,18 +37,6 @@ def pytest_unconfigure() -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Let the engines warn, and the fork not."""
     item.add_marker(pytest.mark.filterwarnings('ignore', 'error::pydantic_ai.exceptions.ToolsetStateWarning'))
-
-
-@pytest.fixture(scope='session')
-def postgres() -> Iterator[str]:
-    """Start a PostgreSQL for the session, and give its address."""
-    try:
-        with postgres_server() as url:
-            yield url
-    except NoPostgresError as error:
-        if os.environ.get('CI'):
-            raise
-        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -1,0 +1,87 @@
+"""What the examples share: a model that follows a script, their command line, and a database to try them on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from argparse import ArgumentParser
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic_ai import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models import Model
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+# The examples run without this repository being installed.
+sys.path.append(str(Path(__file__).parents[1]))
+from series.postgres import NoPostgresError, postgres_server
+
+Step = str | ToolCallPart | Sequence[ToolCallPart]
+"""What a scripted model responds with: a text, a tool call, or several at once."""
+
+
+def call(tool: str, **arguments: Any) -> ToolCallPart:
+    """Make a call of a tool, as a step of a script."""
+    return ToolCallPart(tool, arguments)
+
+
+def script(*steps: Step) -> FunctionModel:
+    """Make a model that responds with these steps, one after another, and ends each run with its last tool results.
+
+    It keeps nothing between requests, so any number of runs can use it at once: the step is told from the messages.
+    """
+
+    async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        done = sum(isinstance(message, ModelResponse) for message in messages)
+        step = steps[done] if done < len(steps) else _last_results(messages)
+        if isinstance(step, str):
+            return ModelResponse([TextPart(step)])
+        return ModelResponse([step] if isinstance(step, ToolCallPart) else list(step))
+
+    return FunctionModel(respond)
+
+
+def _last_results(messages: Sequence[ModelMessage]) -> str:
+    last = messages[-1]
+    parts = last.parts if isinstance(last, ModelRequest) else []
+    results = [part.model_response_str() for part in parts if isinstance(part, ToolReturnPart)]
+    return ', '.join(results) or 'done'
+
+
+def run_main(main: Callable[[Model | str], Awaitable[None]], scripted: Model) -> None:
+    """Run an example from the command line: on the scripted model, or on a real one with `--model`.
+
+    Args:
+        main: The example, which gets the model.
+        scripted: The model without `--model`. It needs no network.
+    """
+    parser = ArgumentParser(description=cast(Any, sys.modules['__main__']).__doc__)
+    parser.add_argument(
+        '--model', metavar='NAME', default=scripted, help='a real model, such as openai:gpt-5-mini (default: scripted)'
+    )
+    options = parser.parse_args()
+
+    async def run() -> None:
+        await main(options.model)
+
+    try:
+        asyncio.run(run())
+    except NoPostgresError as error:
+        sys.exit(f'error: {error} Or name a database with `DATABASE_URL=postgresql://…`.')
+
+
+@contextmanager
+def database() -> Generator[str]:
+    """Give the URL of a PostgreSQL database: that of `DATABASE_URL`, or one that is started now and gone afterwards.
+
+    Raises:
+        NoPostgresError: There is no `DATABASE_URL`, and PostgreSQL isn't installed or doesn't start.
+    """
+    if url := os.environ.get('DATABASE_URL'):
+        yield url
+    else:
+        with postgres_server() as server:
+            yield f'{server}/postgres'
