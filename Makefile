@@ -11,6 +11,8 @@ TOOL := build/tool/bin/python
 READY := build/tool/.ready
 DOCS := build/envs/docs/bin/python
 DOCS_READY := build/envs/docs/.ready
+BENCH := build/envs/bench/bin/python
+BENCH_READY := build/envs/bench/.ready
 PINNING := build/envs/pinning/bin/python
 PINNING_READY := build/envs/pinning/.ready
 LINES := $(patsubst patches/%/line.toml,%,$(wildcard patches/*/line.toml))
@@ -89,6 +91,10 @@ locks: $(READY) ## lock what `make matrix` installs, to the time of the line's r
 test: wheels ## test the tool, and the built forks of all lines on every Python that is found
 	@$(TOOL) -m tests $(addprefix --line=,$(LINE)) $(addprefix --python=,$(PYTHON)) $(ARGS)
 
+.PHONY: bench
+bench: build $(BENCH_READY) ## measure what the fork costs beside its base, and write it to docs/performance; ARGS="--only tools" for a part
+	@$(BENCH) -m benchmarks $(LINE) $(ARGS)
+
 .PHONY: pinning
 pinning: wheels $(PINNING_READY) ## pin the built forks of all lines as users do, with pip, uv, hatch, Poetry and pip-compile
 	@$(TOOL) -m pytest -n auto --dist worksteal tests/pinning $(ARGS)
@@ -115,8 +121,8 @@ docs-serve: $(DOCS_READY) ## show the docs on this machine, and build them anew 
 	@$(TOOL) -m docs.prepare && NO_MKDOCS_2_WARNING=1 $(DOCS) -m mkdocs serve
 
 .PHONY: lock
-lock: $(READY) ## lock the newest releases of what the tool, the docs and the tests of pinning need
-	@for name in tool docs pinning; do $(TOOL) -m uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' requirements/$$name.in --output-file requirements/$$name.txt || exit; done
+lock: $(READY) ## lock the newest releases of what the tool, the docs, the benchmarks and the tests of pinning need
+	@for name in tool bench docs pinning; do $(TOOL) -m uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' requirements/$$name.in --output-file requirements/$$name.txt || exit; done
 
 .PHONY: clean
 clean: ## delete what was made, but for the trees, the texts of pull requests and the results of the matrix
@@ -134,6 +140,11 @@ $(DOCS_READY): requirements/docs.txt $(READY)
 	@$(TOOL) -m uv venv --quiet --no-project --clear --python $(TOOL) build/envs/docs
 	@$(TOOL) -m uv pip install --quiet --python $(DOCS) --require-hashes --requirement requirements/docs.txt
 	@touch $(DOCS_READY)
+
+$(BENCH_READY): requirements/bench.txt $(READY)
+	@$(TOOL) -m uv venv --quiet --no-project --clear --python $(TOOL) build/envs/bench
+	@$(TOOL) -m uv pip install --quiet --python $(BENCH) --require-hashes --requirement requirements/bench.txt
+	@touch $(BENCH_READY)
 
 $(PINNING_READY): requirements/pinning.txt $(READY)
 	@$(TOOL) -m uv venv --quiet --no-project --clear --python $(TOOL) build/envs/pinning

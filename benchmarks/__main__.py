@@ -1,0 +1,88 @@
+"""Measure what the fork costs beside its base: `python -m benchmarks`."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.progress import Progress
+
+from benchmarks.files import draw, save
+from benchmarks.plan import LIFECYCLE, MEMORY, PLANS, Point
+from benchmarks.report import Measured, write
+from benchmarks.sides import prepare, start
+from pydantic_ai_slim.hatch_build import ForkError
+from series.errors import SeriesError
+from series.line import find_line
+
+ROOT = Path(__file__).parents[1]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure a line, print and write what came out, and return the exit code."""
+    parser = ArgumentParser(
+        prog='python -m benchmarks',
+        description='Measure base and fork in turn, and write the ratios to `docs/performance`.',
+    )
+    parser.add_argument('line', metavar='LINE', nargs='?', help='an upstream release; the newest line if left out')
+    parser.add_argument('--rounds', type=int, default=9, help='how often the sides take turns (default: 9)')
+    parser.add_argument('--seconds', type=float, default=0.3, help='for how long in each round (default: 0.3)')
+    parser.add_argument('--only', metavar='PART', choices=PLANS, help=f'one of {", ".join(PLANS)}')
+    parser.add_argument('--lifecycle', type=int, default=LIFECYCLE, help='how many patches are the lifecycle')
+    options = parser.parse_args(arguments)
+    console = Console()
+    try:
+        line = find_line(ROOT, options.line)
+        folder = ROOT / 'build' / 'bench' / line.name
+        parts = [options.only] if options.only else list(PLANS)
+        groups = [(part, group) for part in parts for group in PLANS[part]]
+        measured: dict[str, list[Measured]] = {part: [] for part in parts}
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task('Preparing', total=len(groups))
+            sides = prepare(line, options.lifecycle)
+            for part, group in groups:
+                progress.update(task, description=f'{part}: {group[0].workload} {group[0].size}')
+                measured[part] += _measure(group, sides, options.rounds, options.seconds)
+                progress.advance(task)
+        save([one for of_part in measured.values() for one in of_part], folder)
+        report = write(line.name, platform.python_version(), measured)
+        console.print(Markdown(report))
+        if not options.only:
+            results = ROOT / 'docs' / 'performance'
+            results.mkdir(exist_ok=True)
+            (results / f'{line.name}.md').write_text(report)
+            draw(measured['growth'], results / f'{line.name}.svg')
+    except (SeriesError, ForkError) as error:
+        print(f'error: {error}', file=sys.stderr)
+        return 1
+    return 0
+
+
+def _measure(
+    points: Sequence[Point], sides: dict[str, tuple[Path, Path | None]], rounds: int, seconds: float
+) -> list[Measured]:
+    """Measure points, each on its sides, all of them in turn."""
+    measured = [Measured(point, {name: [] for name in point.sides}) for point in points]
+    with ExitStack() as stack:
+        turns = [(one, stack.enter_context(start(name, *sides[name]))) for one in measured for name in one.point.sides]
+        for one, side in turns if points[0].workload != MEMORY else ():
+            side.measure(one.point.workload, one.point.size, seconds)  # warms up
+        began = monotonic()
+        for number in range(rounds):
+            for one, side in turns if number % 2 else reversed(turns):
+                values = side.measure(one.point.workload, one.point.size, seconds)
+                one.rounds[side.name].append([value / one.point.operations for value in values])
+            if number and monotonic() - began > points[0].patience:
+                break
+    return measured
+
+
+if __name__ == '__main__':
+    sys.exit(main())

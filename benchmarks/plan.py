@@ -1,0 +1,52 @@
+"""Which workloads are measured, of which sizes, and on which sides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MEMORY = 'memory'
+LIFECYCLE = 15
+"""How many patches at the start of a series are about the lifecycle of toolsets, and not about speed."""
+
+BOTH = ('base', 'fork')
+ALL = ('base', 'lifecycle', 'fork')
+FORK = ('fork',)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A workload of a size."""
+
+    workload: str
+    size: int
+    sides: tuple[str, ...] = BOTH
+    operations: int = 1
+    """How many operations a call is."""
+    patience: float = 90
+    """After how many seconds no third or later round is begun."""
+
+
+TOOLS = tuple(
+    tuple(
+        Point(workload, size, sides)
+        for workload, sides in (
+            ('run', ALL),
+            ('deps', BOTH),
+            ('copy', FORK),
+            ('copy with tools', FORK),
+            ('factory', BOTH),
+            ('new agent', BOTH),
+            ('build', BOTH),
+        )
+    )
+    for size in (15, 150)
+)
+LIVE = ((Point(MEMORY, 1_000, patience=0),),)
+GROWTH = (
+    *((Point('run', size),) for size in (1, 10, 100, 1_000)),
+    *((Point('toolsets', size),) for size in (1, 10, 100, 1_000)),
+    *((Point('history', size),) for size in (1, 10, 100, 1_000)),
+    *((Point('concurrent', size, operations=size),) for size in (1, 10, 100, 1_000, 5_000)),
+)
+PLANS = {'tools': TOOLS, 'memory': LIVE, 'growth': GROWTH}
+"""The parts of the plan. What stands together is measured in turn, so that it can be compared."""

@@ -1,0 +1,91 @@
+"""The sides that are compared: the base, the fork, and the fork with the first patches of its series only."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import IO, cast
+
+from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER, apply_patches, copy_package
+from series.environments import make_environments
+from series.errors import SeriesError
+from series.line import Line
+
+WORKER = Path(__file__).with_name('worker.py')
+
+
+class MeasurementFailedError(SeriesError):
+    """A worker that ended before it had answered."""
+
+
+@dataclass
+class Side:
+    """A process that measures on one side."""
+
+    name: str
+    process: Popen[str]
+
+    def measure(self, workload: str, size: int, seconds: float) -> list[float]:
+        """Measure a workload.
+
+        Args:
+            workload: Its name.
+            size: Its size.
+            seconds: For how long it is called again and again; one call at least.
+
+        Returns:
+            The seconds that each call took; for `memory`, the bytes that one run holds.
+
+        Raises:
+            MeasurementFailedError: The process ended, which has printed why.
+        """
+        to, back = cast(IO[str], self.process.stdin), cast(IO[str], self.process.stdout)
+        try:
+            print(json.dumps({'workload': workload, 'size': size, 'seconds': seconds}), file=to, flush=True)
+        except BrokenPipeError:
+            answer = ''
+        else:
+            answer = back.readline()
+        if not answer:
+            raise MeasurementFailedError(
+                f'Measuring `{workload}` of size {size} failed on the side `{self.name}`.',
+                'What the process printed is above; see what it names.',
+            )
+        return json.loads(answer)
+
+
+def prepare(line: Line, patches: int) -> dict[str, tuple[Path, Path | None]]:
+    """Make what the sides of a line run in.
+
+    Args:
+        line: The line. Its wheel is built.
+        patches: With how many patches the side `lifecycle` is made.
+
+    Returns:
+        By the name of each side its interpreter, and a folder to import `pydantic_ai` from if that isn't installed.
+    """
+    base, fork = (folder / 'bin' / 'python' for folder in make_environments(line))
+    (installed,) = base.parent.parent.glob(f'lib/python*/site-packages/{PACKAGE}')
+    folder = line.root / 'build' / 'bench' / line.name / 'lifecycle'
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    copy_package(installed.parent, folder)
+    apply_patches(line.patches[:patches], folder)
+    return {'base': (base, None), 'lifecycle': (base, folder / UPSTREAM_FOLDER), 'fork': (fork, None)}
+
+
+@contextmanager
+def start(name: str, python: Path, folder: Path | None = None, module: str = 'workloads') -> Generator[Side]:
+    """Start the process of a side, and end it afterwards."""
+    environment = {**os.environ, 'PYTHONPATH': str(folder or ''), 'PYTHONHASHSEED': '0', 'PYTHONWARNINGS': 'ignore'}
+    with Popen([python, WORKER, module], stdin=PIPE, stdout=PIPE, text=True, env=environment) as process:
+        try:
+            yield Side(name, process)
+        finally:
+            process.kill()
