@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
@@ -15,9 +15,9 @@ from rich.markdown import Markdown
 from rich.progress import Progress
 
 from benchmarks.files import draw, save
-from benchmarks.plan import LIFECYCLE, MEMORY, PLANS, Point
+from benchmarks.plan import LIFECYCLE, MEMORY, PEERS, PLANS, Point
 from benchmarks.report import Measured, write
-from benchmarks.sides import prepare, start
+from benchmarks.sides import Place, prepare, prepare_peers, start
 from pydantic_ai_slim.hatch_build import ForkError
 from series.errors import SeriesError
 from series.line import find_line
@@ -35,18 +35,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument('--rounds', type=int, default=9, help='how often the sides take turns (default: 9)')
     parser.add_argument('--seconds', type=float, default=0.3, help='for how long in each round (default: 0.3)')
     parser.add_argument('--only', metavar='PART', choices=PLANS, help=f'one of {", ".join(PLANS)}')
+    parser.add_argument('--peers', action='store_true', help='measure other frameworks too')
     parser.add_argument('--lifecycle', type=int, default=LIFECYCLE, help='how many patches are the lifecycle')
     options = parser.parse_args(arguments)
     console = Console()
     try:
         line = find_line(ROOT, options.line)
         folder = ROOT / 'build' / 'bench' / line.name
-        parts = [options.only] if options.only else list(PLANS)
-        groups = [(part, group) for part in parts for group in PLANS[part]]
-        measured: dict[str, list[Measured]] = {part: [] for part in parts}
+        plans = {options.only: PLANS[options.only]} if options.only else dict(PLANS)
+        plans |= {'peers': PEERS} if options.peers else {}
+        groups = [(part, group) for part in plans for group in plans[part]]
+        measured: dict[str, list[Measured]] = {part: [] for part in plans}
         with Progress(console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task('Preparing', total=len(groups))
-            sides = prepare(line, options.lifecycle)
+            sides = prepare(line, options.lifecycle) | (prepare_peers(line) if options.peers else {})
             for part, group in groups:
                 progress.update(task, description=f'{part}: {group[0].workload} {group[0].size}')
                 measured[part] += _measure(group, sides, options.rounds, options.seconds)
@@ -65,13 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _measure(
-    points: Sequence[Point], sides: dict[str, tuple[Path, Path | None]], rounds: int, seconds: float
-) -> list[Measured]:
+def _measure(points: Sequence[Point], sides: Mapping[str, Place], rounds: int, seconds: float) -> list[Measured]:
     """Measure points, each on its sides, all of them in turn."""
     measured = [Measured(point, {name: [] for name in point.sides}) for point in points]
     with ExitStack() as stack:
-        turns = [(one, stack.enter_context(start(name, *sides[name]))) for one in measured for name in one.point.sides]
+        turns = [(one, stack.enter_context(start(name, sides[name]))) for one in measured for name in one.point.sides]
         for one, side in turns if points[0].workload != MEMORY else ():
             side.measure(one.point.workload, one.point.size, seconds)  # warms up
         began = monotonic()

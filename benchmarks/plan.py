@@ -50,3 +50,8 @@ GROWTH = (
 )
 PLANS = {'tools': TOOLS, 'memory': LIVE, 'growth': GROWTH}
 """The parts of the plan. What stands together is measured in turn, so that it can be compared."""
+PEERS = tuple(
+    (Point('run', size, FORK), *(Point(name, size, ('peers',)) for name in ('agno', 'langgraph', 'strands')))
+    for size in (15, 150)
+)
+"""The same run on the fork and in other frameworks, which are an extra."""

@@ -39,6 +39,9 @@ def write(line: str, python: str, measured: Mapping[str, Sequence[Measured]]) ->
         f'Line {line}, Python {python}. A ratio is the median of those of all rounds, with their middle half in brackets.'
     ]
     for title, of_part in measured.items():
+        if title == 'peers':
+            parts.append('\n'.join(['| a run of | tools | |', '| --- | ---: | ---: |', *map(_peer, of_part)]))
+            continue
         size = {'tools': 'tools', 'memory': 'runs'}.get(title, 'size')
         rows = [f'| workload | {size} | base | fork | fork / base |', '| --- | ---: | ---: | ---: | ---: |']
         parts.append('\n'.join([*rows, *map(_row, of_part)]))
@@ -57,6 +60,12 @@ def _row(one: Measured) -> str:
     values = [unit(one.median(side)) if side in one.rounds else '' for side in ('base', 'fork')]
     ratio = _spread(one.ratios('fork', one, 'base')) if 'base' in one.rounds else ''
     return f'| {point.workload} | {point.size:,} | {" | ".join(values)} | {ratio} |'
+
+
+def _peer(one: Measured) -> str:
+    (side,) = one.rounds
+    name = 'the fork' if side == 'fork' else one.point.workload
+    return f'| {name} | {one.point.size} | {_milliseconds(one.median(side))} |'
 
 
 def _goals(line: str, found: Mapping[tuple[str, int], Measured]) -> Iterator[str]:

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import IO, cast
+from typing import IO, NamedTuple, cast
 
 from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER, apply_patches, copy_package
-from series.environments import make_environments
+from series.environments import built_wheel, line_python, make_environment, make_environments
 from series.errors import SeriesError
 from series.line import Line
 
@@ -22,6 +22,17 @@ WORKER = Path(__file__).with_name('worker.py')
 
 class MeasurementFailedError(SeriesError):
     """A worker that ended before it had answered."""
+
+
+class Place(NamedTuple):
+    """Where a side is measured."""
+
+    python: Path
+    """The interpreter of an environment."""
+    module: str = 'workloads'
+    """The module with the workloads."""
+    path: Path | None = None
+    """A folder to import `pydantic_ai` from, if not from the environment."""
 
 
 @dataclass
@@ -60,15 +71,12 @@ class Side:
         return json.loads(answer)
 
 
-def prepare(line: Line, patches: int) -> dict[str, tuple[Path, Path | None]]:
-    """Make what the sides of a line run in.
+def prepare(line: Line, patches: int) -> dict[str, Place]:
+    """Make what the sides of a line run in, and return it by their names.
 
     Args:
         line: The line. Its wheel is built.
         patches: With how many patches the side `lifecycle` is made.
-
-    Returns:
-        By the name of each side its interpreter, and a folder to import `pydantic_ai` from if that isn't installed.
     """
     base, fork = (folder / 'bin' / 'python' for folder in make_environments(line))
     (installed,) = base.parent.parent.glob(f'lib/python*/site-packages/{PACKAGE}')
@@ -77,14 +85,22 @@ def prepare(line: Line, patches: int) -> dict[str, tuple[Path, Path | None]]:
     folder.mkdir(parents=True)
     copy_package(installed.parent, folder)
     apply_patches(line.patches[:patches], folder)
-    return {'base': (base, None), 'lifecycle': (base, folder / UPSTREAM_FOLDER), 'fork': (fork, None)}
+    return {'base': Place(base), 'lifecycle': Place(base, path=folder / UPSTREAM_FOLDER), 'fork': Place(fork)}
+
+
+def prepare_peers(line: Line) -> dict[str, Place]:
+    """Make the environment of the side `peers`, with the fork and the other frameworks."""
+    requirements = [built_wheel(line), '--requirement', line.root / 'requirements' / 'peers.in']
+    python = make_environment(line.root / 'build' / 'envs' / f'peers-{line.name}', line_python(line), requirements)
+    return {'peers': Place(python, 'peers')}
 
 
 @contextmanager
-def start(name: str, python: Path, folder: Path | None = None, module: str = 'workloads') -> Generator[Side]:
+def start(name: str, place: Place) -> Generator[Side]:
     """Start the process of a side, and end it afterwards."""
-    environment = {**os.environ, 'PYTHONPATH': str(folder or ''), 'PYTHONHASHSEED': '0', 'PYTHONWARNINGS': 'ignore'}
-    with Popen([python, WORKER, module], stdin=PIPE, stdout=PIPE, text=True, env=environment) as process:
+    environment = {**os.environ, 'PYTHONPATH': str(place.path or ''), 'PYTHONHASHSEED': '0', 'PYTHONWARNINGS': 'ignore'}
+    command = [place.python, WORKER, place.module]
+    with Popen(command, stdin=PIPE, stdout=PIPE, text=True, env=environment) as process:
         try:
             yield Side(name, process)
         finally:

@@ -64,12 +64,16 @@ def _tools_class(number: int) -> type[Any]:
 _CLASSES: dict[int, type[Any]] = {}
 
 
-def _toolset(number: int) -> FunctionToolset[Any]:
-    """Make a toolset of the methods of a new object."""
+def methods(number: int) -> list[Any]:
+    """Return that many methods of a new object."""
     if number not in _CLASSES:
         _CLASSES[number] = _tools_class(number)
     tools: Any = _CLASSES[number]()
-    return FunctionToolset([getattr(tools, name) for name in tools.names])
+    return [getattr(tools, name) for name in tools.names]
+
+
+def _toolset(number: int) -> FunctionToolset[Any]:
+    return FunctionToolset(methods(number))
 
 
 async def _respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -155,8 +159,7 @@ class _Rebuilding(FunctionToolset[Any]):
 
     def __init__(self, number: int):
         self.number = number
-        tools: Any = _CLASSES[number]()
-        super().__init__([getattr(tools, name) for name in tools.names])
+        super().__init__(methods(number))
 
     def copy(self) -> _Rebuilding:
         return type(self)(self.number)
@@ -164,7 +167,6 @@ class _Rebuilding(FunctionToolset[Any]):
 
 def copy_with_tools(number: int) -> Call:
     """A run with a copy of a stateful toolset, which makes that many tools anew."""
-    _toolset(number)
     agent = Agent(_MODEL, toolsets=[_Rebuilding(number)])
     return lambda: agent.run('go')
 
