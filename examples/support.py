@@ -6,12 +6,19 @@ import asyncio
 import os
 import sys
 from argparse import ArgumentParser
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from pydantic_ai import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai import (
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models import Model
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
@@ -35,19 +42,36 @@ def script(*steps: Step) -> FunctionModel:
     """
 
     async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        done = sum(isinstance(message, ModelResponse) for message in messages)
-        step = steps[done] if done < len(steps) else _last_results(messages)
-        if isinstance(step, str):
-            return ModelResponse([TextPart(step)])
-        return ModelResponse([step] if isinstance(step, ToolCallPart) else list(step))
+        return _next_response(steps, messages)
 
     return FunctionModel(respond)
 
 
+def scripts(steps: Mapping[str, Sequence[Step]]) -> FunctionModel:
+    """Make a model that follows a script for each prompt, so that an agent and its sub-agents can share it.
+
+    Args:
+        steps: The steps that `script()` takes, by the prompt of the run.
+    """
+
+    async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        prompt = next(part for part in messages[0].parts if isinstance(part, UserPromptPart))
+        return _next_response(steps[str(prompt.content)], messages)
+
+    return FunctionModel(respond)
+
+
+def _next_response(steps: Sequence[Step], messages: Sequence[ModelMessage]) -> ModelResponse:
+    done = sum(isinstance(message, ModelResponse) for message in messages)
+    step = steps[done] if done < len(steps) else _last_results(messages)
+    if isinstance(step, str):
+        return ModelResponse([TextPart(step)])
+    return ModelResponse([step] if isinstance(step, ToolCallPart) else list(step))
+
+
 def _last_results(messages: Sequence[ModelMessage]) -> str:
     last = messages[-1]
-    parts = last.parts if isinstance(last, ModelRequest) else []
-    results = [part.model_response_str() for part in parts if isinstance(part, ToolReturnPart)]
+    results = [part.model_response_str() for part in last.parts if isinstance(part, ToolReturnPart)]
     return ', '.join(results) or 'done'
 
 
