@@ -25,7 +25,7 @@ def copy(tmp_path: Path) -> Path:
     for name in ('docs', *(f'build/{line}/docs' for line in LINES)):
         shutil.copytree(ROOT / name, tmp_path / name)
     sources = [f'build/{line}/pydantic_ai_slim' for line in LINES]
-    for name in ('CHANGELOG.md', 'README.md', 'mkdocs.yml', 'patches', 'tests', 'build/docs', *sources):
+    for name in ('CHANGELOG.md', 'README.md', 'examples', 'mkdocs.yml', 'patches', 'tests', 'build/docs', *sources):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
 
