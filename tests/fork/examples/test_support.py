@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+from pydantic_ai import Agent, FunctionToolset
+from pydantic_ai.models import Model
+
+from examples.support import Step, call, database, run_main, script, scripts
+from series.postgres import NoPostgresError
+
+pytestmark = pytest.mark.anyio
+
+
+async def double(number: int) -> int:
+    return 2 * number
+
+
+@pytest.mark.parametrize(
+    ('steps', 'output'),
+    [
+        (('Good morning.', call('double', number=1)), 'Good morning.'),
+        ((call('double', number=1), call('double', number=2)), '4'),
+        (([call('double', number=1), call('double', number=2)],), '2, 4'),
+        ((call('double', number=1), 'That was all.'), 'That was all.'),
+        ((), 'done'),
+    ],
+)
+async def test_script_ends_with_a_text_or_with_the_last_results(steps: tuple[Step, ...], output: str) -> None:
+    agent = Agent(script(*steps), toolsets=[FunctionToolset([double])])
+    results = await asyncio.gather(*(agent.run('go') for _ in range(3)))
+
+    assert [result.output for result in results] == [output] * 3
+
+
+async def test_scripts_are_chosen_by_the_prompt() -> None:
+    agent = Agent(scripts({'one': [call('double', number=1)], 'two': ['two']}), toolsets=[FunctionToolset([double])])
+
+    assert [(await agent.run(prompt)).output for prompt in ('one', 'two')] == ['2', 'two']
+
+
+SCRIPT = script()
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'model'), [([], SCRIPT), (['--model', 'openai:gpt-5-mini'], 'openai:gpt-5-mini')]
+)
+def test_run_main_takes_the_script_unless_a_model_is_named(
+    arguments: list[str], model: Model | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got: list[Model | str] = []
+
+    async def main(model: Model | str) -> None:
+        got.append(model)
+
+    monkeypatch.setattr(sys, 'argv', ['example', *arguments])
+    run_main(main, SCRIPT)
+
+    assert got == [model]
+
+
+def test_run_main_without_postgresql_says_what_else_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(model: Model | str) -> None:
+        raise NoPostgresError('It is not installed.')
+
+    monkeypatch.setattr(sys, 'argv', ['example'])
+    with pytest.raises(SystemExit, match=r'error: It is not installed\. Or name a database with `DATABASE_URL='):
+        run_main(main, SCRIPT)
+
+
+def test_database_that_the_environment_names_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('DATABASE_URL', 'postgresql://elsewhere/mine')
+    with database() as url:
+        assert url == 'postgresql://elsewhere/mine'

@@ -1,0 +1,49 @@
+"""`python -m examples` lists the examples, and says what to do when it can't run one."""
+
+from __future__ import annotations
+
+import pytest
+
+from examples import __main__ as examples
+from series.line import Line
+
+
+@pytest.fixture(autouse=True)
+def _checkout(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examples, 'ROOT', line.root)
+
+
+def test_examples_without_a_name_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert examples.main([]) == 0
+
+    said = capsys.readouterr().out.splitlines()
+    assert 'pure_functions  Pure functions: a toolset of hashes, which has nothing to declare.' in said
+    assert not [line for line in said if line.startswith('support')]
+
+
+def test_examples_unknown_name_is_refused_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        examples.main(['pure-functions'])
+
+    assert exit_.value.code == 2
+    said = capsys.readouterr().err
+    assert "invalid choice: 'pure-functions'" in said
+    assert 'pure_functions' in said
+
+
+def test_examples_without_the_wheel_says_how_to_build_it(line: Line, capsys: pytest.CaptureFixture[str]) -> None:
+    assert examples.main(['pure_functions', '--model', 'test']) == 1
+
+    assert capsys.readouterr().err == (
+        f'error: The fork {line.version} is not built: '
+        f'`dist/pydantic_ai_slim-{line.version}-py3-none-any.whl` does not exist.\n'
+        'Build it with `make build LINE=1.0.0`, then run the same command again.\n'
+    )
+
+
+def test_examples_unknown_line_is_refused_with_those_there_are(line: Line, capsys: pytest.CaptureFixture[str]) -> None:
+    assert examples.main(['pure_functions', '--line', '9.9.9']) == 1
+
+    said = capsys.readouterr().err
+    assert '9.9.9' in said
+    assert line.name in said
