@@ -32,7 +32,7 @@ demo: $(READY) ## run the same script on the base and on the fork, side by side;
 	@$(TOOL) -m demo $(LINE) $(ARGS)
 
 .PHONY: example
-example: build ## run an example of the cookbook, NAME=…, or list them; ARGS="--model openai:…" for a real model
+example: $(if $(NAME),build,$(READY)) ## run an example of the cookbook, NAME=…, or list them; ARGS="--model openai:…" for a real model
 	@$(TOOL) -m examples $(NAME) $(addprefix --line=,$(LINE)) $(ARGS)
 
 .PHONY: environments

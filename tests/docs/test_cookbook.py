@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,22 @@ def test_cookbook_examples_are_listed_each_with_what_it_is(capsys: pytest.Captur
 
     listed = re.findall(r'^(\w+)  +(\S.*)$', capsys.readouterr().out, re.MULTILINE)
     assert [name for name, _ in listed] == list(EXAMPLES)
+
+
+@pytest.mark.parametrize(('arguments', 'builds'), [([], False), (['NAME=cache'], True)])
+def test_make_example_builds_the_fork_only_for_an_example(arguments: list[str], builds: bool) -> None:
+    environment = {key: value for key, value in os.environ.items() if key not in {'ARGS', 'LINE', 'NAME'}}
+    recipe = subprocess.run(
+        ['make', '--silent', '--dry-run', 'example', *arguments],
+        cwd=ROOT,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+    assert ('-m series build' in recipe) is builds
+    assert recipe.split()[-2 - builds :] == ['-m', 'examples', *(['cache'] if builds else [])]
 
 
 @pytest.mark.parametrize('page', ['README.md', 'docs/index.md'])
