@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,13 @@ class BrowserToolset(FunctionToolset[Any]):
     async def navigate(self, url: str) -> str:
         """Open a page, and return its title."""
         async with self._drive() as page:
-            await page.goto(url)
+            try:
+                await page.goto(url)
+            except Error:
+                # Chromium's own page about the error comes a moment later, and would interrupt what is done next.
+                with suppress(Error):
+                    await page.wait_for_url('chrome-error://**', timeout=1000)
+                raise
             return await page.title()
 
     async def text(self, selector: str) -> str:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 
 import asyncpg
 import pytest
+
+from examples.browser import BrowserToolset, find_chromium
+
+from .processes import Processes
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -27,3 +32,28 @@ def database(postgres: str, monkeypatch: pytest.MonkeyPatch) -> str:
     asyncio.run(make())
     monkeypatch.setenv('DATABASE_URL', f'{postgres}/{name}')
     return f'{postgres}/{name}'
+
+
+@pytest.fixture(scope='session')
+def chromium() -> None:
+    """Skip what needs a Chromium where there is none."""
+
+    async def start() -> None:
+        async with BrowserToolset():
+            pass
+
+    if find_chromium() is None:
+        try:
+            asyncio.run(start())
+        except RuntimeError as error:
+            if os.environ.get('CI'):
+                raise
+            pytest.skip(str(error))
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
+    """Give what finds the processes that the test starts, and those that they start."""
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv('STARTED_BY_TEST', mark)
+    return Processes(mark)
