@@ -167,8 +167,8 @@ async def _finish(work: Coroutine[Any, Any, None]) -> None:
 
 # --8<-- [start:agents]
 browser = BrowserToolset()
-reader = Agent(name='reader', toolsets=[browser])
-agent = Agent(name='agent', toolsets=[browser])
+reader = Agent('openai:gpt-5-mini', name='reader', toolsets=[browser], defer_model_check=True)
+agent = Agent('openai:gpt-5-mini', name='agent', toolsets=[browser], defer_model_check=True)
 
 
 @agent.tool
@@ -198,8 +198,8 @@ SCRIPT = scripts(
 
 async def main(model: Model | str) -> None:
     """Open a page, let a sub-agent go on from there, and find the page unmoved."""
-    with reader.override(model=model):
-        result = await agent.run(QUESTION, model=model)
+    with agent.override(model=model), reader.override(model=model):
+        result = await agent.run(QUESTION)
     print(f'On its own page, the agent reads: {result.output}')
 
 
