@@ -55,5 +55,6 @@ def chromium() -> None:
 def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
     """Give what finds the processes that the test starts, and those that they start."""
     mark = uuid.uuid4().hex
-    monkeypatch.setenv('STARTED_BY_TEST', mark)
+    # An MCP server gets few environment variables, this one among them.
+    monkeypatch.setenv('PATH', f'{os.environ["PATH"]}{os.pathsep}/{mark}')
     return Processes(mark)
