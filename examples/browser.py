@@ -101,7 +101,7 @@ class BrowserToolset(FunctionToolset[Any]):
             browser = await playwright.chromium.launch(executable_path=self.executable_path or find_chromium())
         except Error as error:
             raise RuntimeError(
-                f'Chromium does not start: {error.message}\nInstall it, on Debian with `apt-get install chromium`, '
+                f'Chromium does not start: {error.message.splitlines()[0]}. Install it, on Debian with `apt-get install chromium`, '
                 'elsewhere with `playwright install chromium`, or name one with `BrowserToolset(executable_path=...)`.'
             ) from error
         self._closing.push_async_callback(browser.close)

@@ -58,15 +58,17 @@ SCRIPT = scripts(
 )
 
 
+# --8<-- [start:runs]
 async def main(model: Model | str) -> None:
     """Take two notes in two runs of each agent."""
-    # --8<-- [start:runs]
     for agent in team, diary:
         async with agent:
             for prompt in PROMPTS:
                 result = await agent.run(prompt, model=model)
                 print(f'{agent.name}: {result.output}')
-    # --8<-- [end:runs]
+
+
+# --8<-- [end:runs]
 
 
 if __name__ == '__main__':
