@@ -22,7 +22,7 @@ LINES := $(patsubst patches/%/line.toml,%,$(wildcard patches/*/line.toml))
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z].*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'LINE=1.26.0 names the line (default: the newest; of status, wheels and test: all), PYTHON="3.12 3.13" the versions to test on (default: all that are found).'
+	@echo 'LINE=1.26.0 names the line (default: the newest; of status, wheels, test and endurance: all), PYTHON="3.12 3.13" the versions to test on (default: all that are found).'
 
 .PHONY: fork
 fork: apply build environments demo ## from a bare checkout: the tree, the wheel, and a demonstration of it
@@ -94,6 +94,10 @@ test: wheels ## test the tool, and the built forks of all lines on every Python 
 .PHONY: bench
 bench: build $(BENCH_READY) ## measure what the fork costs beside its base, and write it to docs/performance; ARGS="--only tools" for a part
 	@$(BENCH) -m benchmarks $(LINE) $(ARGS)
+
+.PHONY: endurance
+endurance: wheels ## have the built forks of all lines endure load and faults at length, and write what was found to docs/endurance
+	@$(TOOL) -m tests.endurance $(addprefix --line=,$(LINE)) $(ARGS)
 
 .PHONY: pinning
 pinning: wheels $(PINNING_READY) ## pin the built forks of all lines as users do, with pip, uv, hatch, Poetry and pip-compile

@@ -15,6 +15,7 @@ from pydantic_ai_slim.hatch_build import DIST_NAME, ForkError
 from series.environments import ENGINES, built_wheel, find_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
+from tests.endurance.__main__ import requirements as endurance_needs
 
 ROOT = Path(__file__).parents[1]
 HARNESS_NEEDS = Version('2')
@@ -77,6 +78,7 @@ def _test_line(line: Line, asked: Sequence[str] | None, ends: bool, rest: Sequen
     parts = {
         'fork/engines': ('in the durable engines', engines),
         'fork/examples': ('in the examples', examples_need(line)),
+        'endurance': ('under load and faults', endurance_needs(line)),
     }
     if Version(line.base) >= HARNESS_NEEDS:
         parts['fork/harness'] = 'under pydantic-ai-harness', _harness(line)
@@ -109,8 +111,7 @@ def _test_tool(rest: Sequence[str]) -> str:
 def _test_fork(line: Line, version: str, python: Path, rest: Sequence[str]) -> str:
     requirements = [built_wheel(line), '--requirement', ROOT / 'requirements' / 'test.in']
     inside = make_environment(ROOT / 'build' / 'envs' / f'test-{line.base}-{version}', python, requirements)
-    # `-I` keeps this folder and the user's packages off the path; `-n auto` uses all cores, and no core waits behind the test
-    # with 10,000 runs.
+    # `-I` keeps this folder and the user's packages off the path; `-n auto` uses all cores, and no core waits behind a long test.
     others = [f'--ignore=tests/fork/{folder}' for folder in ('engines', 'examples', 'harness')]
     return _run(
         [str(inside), '-I', '-m', 'pytest', '-n', 'auto', '--dist', 'worksteal', 'tests/fork', *others, *rest],

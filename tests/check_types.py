@@ -50,7 +50,8 @@ def _report(step: str, done: int = 0, of: int | None = None) -> None:
 def _own_environment(line: Line) -> Path:
     """Make an environment with all that our code imports: the fork, and what the tool, the tests and the docs need."""
     requirements = (
-        ROOT / 'requirements' / name for name in ('tool.in', 'bench.in', 'test.in', 'docs.in', 'examples.in')
+        ROOT / 'requirements' / name
+        for name in ('tool.in', 'bench.in', 'test.in', 'docs.in', 'examples.in', 'endurance.in')
     )
     listed = [part for path in requirements for part in ('--requirement', path)]
     folder = ROOT / 'build' / 'envs' / f'types-{line.name}'

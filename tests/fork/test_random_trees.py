@@ -57,6 +57,9 @@ from .toolsets import RUN, SUCCESS, Event, Journal, Server, Session
 AGENT = 'agent'
 """The name under which the toolsets note what `async with agent` does."""
 
+FIGURES: Counter[str] = Counter()
+"""What was done in all examples, for the table of `tests/endurance`, which says what counts there are."""
+
 
 # What a tree is: plain data, which hypothesis draws and prints
 
@@ -823,6 +826,13 @@ def check_copies(world: World, events: Sequence[Event], outcome: BaseException |
 def test_random_trees_run_in_random_ways_keep_the_contract(scenario: Scenario):
     world, has, outcomes = asyncio.run(play(scenario))
     plans = world.journal.plans
+    FIGURES.update(
+        runs=len(outcomes.keys() - {AGENT}),
+        faults=sum(isinstance(error, Boom) for error in errors_of(world.journal.of('fault')))
+        + len(world.journal.of('cancel')),
+        entered=len(world.journal.of('enter')),
+        exited=len(world.journal.of('exit')),
+    )
     by_run = {name: [happened for happened in world.journal.events if happened.run == name] for name in plans}
     for name, outcome in outcomes.items():
         event(f'{"agent" if name == AGENT else "run"} ended by {type(outcome).__name__}')

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from dbos import DBOS, DBOSConfig, SetWorkflowID, WorkflowHandle
-from prefect import flow, get_client
-from prefect.flow_engine import run_flow_async
 from pydantic_ai import (
     Agent,
     AgentRunResult,
@@ -26,9 +24,7 @@ from pydantic_ai import (
     ToolReturnPart,
 )
 from pydantic_ai.durable_exec import dbos as durable_exec_dbos
-from pydantic_ai.durable_exec import prefect as durable_exec_prefect
 from pydantic_ai.durable_exec.dbos import DBOSAgent
-from pydantic_ai.durable_exec.prefect import PrefectAgent
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from typing_extensions import Self
 
@@ -129,6 +125,12 @@ def dbos(way: str, journal: Path, recovering: bool, url: str) -> str:
 
 
 async def prefect(way: str, journal: Path, recovering: bool) -> str:
+    # DBOS is also tested where Prefect isn't installed.
+    from prefect import flow, get_client
+    from prefect.flow_engine import run_flow_async
+    from pydantic_ai.durable_exec import prefect as durable_exec_prefect
+    from pydantic_ai.durable_exec.prefect import PrefectAgent
+
     # Its tools are tasks, unless that is turned off.
     agent: Any
     if way == 'wrapper':

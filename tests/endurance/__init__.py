@@ -1,0 +1,1 @@
+"""Load and faults: what the built fork holds without losing anything."""

@@ -1,0 +1,59 @@
+"""Have the built fork endure load and faults at length, and write down what was found: `python -m tests.endurance`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic_ai_slim.hatch_build import ForkError
+from series.environments import built_wheel, line_python, make_environment, overrides
+from series.errors import SeriesError
+from series.line import Line, find_line, find_lines
+
+ROOT = Path(__file__).parents[2]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Test the line that the arguments name, or all lines, and return 0 if nothing was lost."""
+    parser = ArgumentParser(
+        prog='python -m tests.endurance',
+        description='Run the tests of endurance in full, and write their tables to `docs/endurance`. '
+        'What is not listed below is passed to pytest, and then no table is written.',
+    )
+    parser.add_argument('--line', help='an upstream release; all lines if left out')
+    options, rest = parser.parse_known_args(arguments)
+    try:
+        lines = [find_line(ROOT, options.line)] if options.line else find_lines(ROOT)
+        failed = [line.name for line in lines if not _endure(line, rest)]
+    except (SeriesError, ForkError) as error:
+        print(f'error: {error}', file=sys.stderr)
+        return 1
+    return int(bool(failed))
+
+
+def _endure(line: Line, rest: Sequence[str]) -> bool:
+    folder = ROOT / 'build' / 'envs' / f'endurance-{line.name}'
+    needs = [*requirements(line), '--requirement', ROOT / 'requirements' / 'test.in']
+    python = make_environment(folder, line_python(line), needs)
+    arguments = rest or [f'--report=docs/endurance/{line.name}.md']
+    done = subprocess.run(
+        [str(python), '-I', '-m', 'pytest', 'tests/endurance', '--full', *arguments],
+        cwd=ROOT,
+        env=os.environ | {'CI': 'true'},  # with which the tests that need PostgreSQL fail without it
+        check=False,
+    )
+    return done.returncode == 0
+
+
+def requirements(line: Line) -> list[str | Path]:
+    """Return what to install for these tests besides what the tests of the contract need, the fork among it."""
+    path = ROOT / 'requirements' / 'endurance.in'
+    return [f'{built_wheel(line)}[dbos]', *overrides(line), '--requirement', path]
+
+
+if __name__ == '__main__':
+    sys.exit(main())
