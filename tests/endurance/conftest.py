@@ -69,6 +69,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
     if report and exitstatus == 0:
         cores = len(os.sched_getaffinity(0))
         where = f'`pydantic-ai-slim` {version("pydantic-ai-slim")} on Python {platform.python_version()}, {cores} cores'
+        where += '' if config.getoption('--full') else ', the short version'
         report.parent.mkdir(parents=True, exist_ok=True)
         report.write_text(f'{where}:\n\n{as_markdown(table)}\n', 'utf-8')
 
