@@ -113,15 +113,14 @@ async def test_run_that_fails_or_is_cancelled_leaves_the_pool(database: str) -> 
 
 
 async def test_pool_that_cannot_be_opened_is_opened_by_the_next_run(database: str) -> None:
-    name = f'{database.rpartition("/")[2]}-later'
-    url = database.rpartition('/')[0]
-    agent = Agent(script(call('query', sql='SELECT 1')), toolsets=[PoolToolset(f'{url}/{name}')])
+    agent = Agent(script(call('query', sql='SELECT 1')), toolsets=[PoolToolset(f'{database.rpartition("/")[0]}/later')])
 
     with pytest.raises(asyncpg.InvalidCatalogNameError):
         await agent.run('go')
     async with watching(database) as watcher:
-        await watcher.connection.execute(f'CREATE DATABASE "{name}"')
-    result = await agent.run('go')
+        await watcher.connection.execute('CREATE DATABASE later')
+        result = await agent.run('go')
+        await watcher.connection.execute('DROP DATABASE later')
 
     assert result.output == '[{"?column?":1}]'
 
