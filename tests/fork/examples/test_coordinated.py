@@ -108,7 +108,7 @@ async def test_unit_of_work_whose_pages_can_be_read_commits(database: str, site:
 async def test_unit_of_work_with_a_page_that_cannot_be_read_rolls_back(
     database: str, site: str, nowhere: str, processes: Processes
 ) -> None:
-    steps = [insert('begun'), call('read', url=nowhere), call('read', url=site), insert('read'), 'All is well.']
+    steps = [insert('begun'), call('read', url=site), call('read', url=nowhere), insert('read'), 'All is well.']
     work = UnitOfWork()
     async with table_of_findings(database) as watcher:
         result = await make_agent(database, script(*steps)).run('go', deps=work)

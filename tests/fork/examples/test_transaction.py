@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,6 +48,20 @@ async def table_of_notes(url: str) -> AsyncGenerator[Watcher]:
         await watcher.connection.execute('CREATE TABLE notes (note TEXT)')
         yield watcher
         await watcher.wait_until_alone()
+
+
+@contextmanager
+def cancelled_when_asleep(watcher: Watcher) -> Generator[anyio.CancelScope]:
+    """Cancel the body once another connection is asleep."""
+
+    async def cancel() -> None:
+        await watcher.wait_until_asleep()
+        scope.cancel()
+
+    with anyio.CancelScope() as scope:
+        task = asyncio.create_task(cancel())
+        yield scope
+        task.cancel()
 
 
 async def committed(watcher: Watcher) -> list[str]:
@@ -136,11 +150,11 @@ async def test_run_that_is_cancelled_rolls_back(database: str) -> None:
     agent = Agent(script(insert('a'), [insert('b'), SLOW, insert('c')]), toolsets=[TransactionToolset(database)])
     async with table_of_notes(database) as watcher:
         run = asyncio.create_task(agent.run('go'))
-        await asyncio.sleep(0.3)
+        await watcher.wait_until_asleep()
         run.cancel()
         with pytest.raises(CANCELLED):
             await run
-        with anyio.move_on_after(0.3) as scope:
+        with cancelled_when_asleep(watcher) as scope:
             await agent.run('go')
 
         assert scope.cancelled_caught
@@ -313,16 +327,20 @@ async def test_sub_agent_that_is_cancelled_leaves_the_transaction_usable(
     child = make_child(toolset, [insert('child'), SLOW])
     agent = Agent(script(insert('before'), DELEGATE, insert('after')), toolsets=[toolset])
 
-    @agent.tool_plain
-    async def delegate() -> None:
-        if way == 'a task':
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(child(), 0.3)
-        else:
-            with anyio.move_on_after(0.3):
-                await child()
-
     async with table_of_notes(database) as watcher:
+
+        @agent.tool_plain
+        async def delegate() -> None:
+            if way == 'a task':
+                task = asyncio.create_task(child())
+                await watcher.wait_until_asleep()
+                task.cancel()
+                with suppress(*CANCELLED):
+                    await task
+            else:
+                with cancelled_when_asleep(watcher):
+                    await child()
+
         await agent.run('go')
 
         shared = ['child'] if kind is TransactionToolset else []
@@ -407,13 +425,13 @@ async def test_run_waits_for_savepoints_in_the_background(database: str) -> None
     child = make_child(toolset, [insert('child'), call('execute', sql='SELECT pg_sleep(0.3)::text'), insert('late')])
     agent = Agent(script(insert('before'), DELEGATE), toolsets=[toolset])
     tasks: list[asyncio.Task[str]] = []
-
-    @agent.tool_plain
-    async def delegate() -> None:
-        tasks.append(asyncio.create_task(child()))
-        await asyncio.sleep(0.1)
-
     async with table_of_notes(database) as watcher:
+
+        @agent.tool_plain
+        async def delegate() -> None:
+            tasks.append(asyncio.create_task(child()))
+            await watcher.wait_until_asleep()
+
         await agent.run('go')
 
         assert await committed(watcher) == ['before', 'child', 'late']
@@ -423,19 +441,16 @@ async def test_run_waits_for_savepoints_in_the_background(database: str) -> None
 async def test_run_that_is_cancelled_waits_for_savepoints_in_the_background(database: str) -> None:
     toolset = NestedTransactionToolset(database)
     child = make_child(toolset, [insert('child'), call('execute', sql='SELECT pg_sleep(0.5)::text')])
-    agent = Agent(script(insert('before'), [call('delegate'), call('wait')]), toolsets=[toolset])
+    agent = Agent(script(insert('before'), DELEGATE), toolsets=[toolset])
     tasks: list[asyncio.Task[str]] = []
 
     @agent.tool_plain
     async def delegate() -> None:
         tasks.append(asyncio.create_task(child()))
-
-    @agent.tool_plain
-    async def wait() -> None:
         await asyncio.sleep(60)
 
     async with table_of_notes(database) as watcher:
-        with anyio.move_on_after(0.3):
+        with cancelled_when_asleep(watcher):
             await agent.run('go')
 
         assert await committed(watcher) == []
