@@ -72,20 +72,27 @@ class PoolToolset(FunctionToolset[Any]):
 
 # --8<-- [end:toolset]
 
+
+# --8<-- [start:agent]
+async def ask_at_once(question: str, times: int, *, dsn: str, model: Model | str) -> list[str]:
+    """Ask a question in several runs at once, on three connections."""
+    agent = Agent(model, toolsets=[PoolToolset(dsn, max_size=3)])
+    async with agent:
+        results = await asyncio.gather(*(agent.run(question) for _ in range(times)))
+    return [result.output for result in results]
+
+
+# --8<-- [end:agent]
+
 QUESTION = 'What is the process ID of the connection that answers this?'
 SCRIPT = script(call('query', sql='SELECT pg_backend_pid()'))
 
 
 async def main(model: Model | str) -> None:
-    """Ask 20 questions at once, and count the connections that they are answered on."""
+    """Ask 20 times which connection answers, and count them."""
     with database() as url:
-        # --8<-- [start:agent]
-        agent = Agent(toolsets=[PoolToolset(url, max_size=3)])
-        async with agent:
-            results = await asyncio.gather(*(agent.run(QUESTION, model=model) for _ in range(20)))
-        # --8<-- [end:agent]
-    answers = {result.output for result in results}
-    print(f'{len(results)} runs on {len(answers)} connections')
+        answers = await ask_at_once(QUESTION, 20, dsn=url, model=model)
+    print(f'{len(answers)} runs on {len(set(answers))} connections')
 
 
 if __name__ == '__main__':
