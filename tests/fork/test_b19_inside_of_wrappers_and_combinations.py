@@ -21,6 +21,7 @@ from .delegation import (
     calls,
     delegating,
     entries_and_exits,
+    forked,
     fresh,
     parent_of,
 )
@@ -293,6 +294,33 @@ async def test_b19_toolset_that_is_inside_of_several_is_asked_once(answer: Any):
     await run_as('parent', parent)
     check(journal, answer)
     assert called(journal, 'child').values[-3:] == ['child'] * 3
+
+
+@places
+@pytest.mark.parametrize('is_handed_over', [False, True])
+async def test_b19_what_is_inside_of_an_answer_is_live_for_sub_agents_below(
+    is_handed_over: bool, place: Callable[[AbstractToolset[Any]], AbstractToolset[Any]]
+):
+    """The sub-agent has a snapshot of its own inside, and the one below it begins with that."""
+    journal = Journal()
+    notes = Notes('t', journal, answer=forked)
+    placed = place(notes)
+    grandchild = delegating(calling(['t'], toolsets=[notes]), run='grandchild')
+    child = calling(['t'], ['delegate'], toolsets=[grandchild])
+    options: Options = lambda ctx: {'toolsets': ctx.for_sub_agent(placed) if is_handed_over else [placed]}
+    await run_as('parent', calling(['t'], ['delegate'], toolsets=[placed, delegating(child, options=options)]))
+    assert called(journal, 'grandchild').values == ['parent', 'child', 'grandchild']
+
+
+@places
+async def test_b19_what_is_inside_of_a_shared_toolset_is_live_for_sub_agents(
+    place: Callable[[AbstractToolset[Any]], AbstractToolset[Any]],
+):
+    journal = Journal()
+    notes = Notes('t', journal)
+    await run_as('parent', parent_of(calling(['t'], toolsets=[notes]), place(notes).shared()))
+    assert called(journal, 'child') is called(journal, 'parent') is notes
+    assert entries_and_exits(journal, notes) == [('enter', 'parent'), ('exit', 'parent')]
 
 
 async def test_b19_three_levels_of_wrappers():

@@ -9,14 +9,12 @@ often factories are called (B12).
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from types import TracebackType
 from typing import Any, cast
 
 from hypothesis import event, given, note
@@ -27,32 +25,37 @@ from pydantic_ai import (
     DeferredToolRequests,
     ExternalToolset,
     FunctionToolset,
-    ModelMessage,
-    ModelResponse,
     RunContext,
-    TextPart,
-    ToolCallPart,
     ToolDefinition,
     ToolsetTool,
-    UsageLimits,
     WrapperToolset,
 )
-from pydantic_ai.exceptions import UsageLimitExceeded
-from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from pydantic_ai.toolsets import CombinedToolset, per_run
 from typing_extensions import Self
 
 from .line import (
-    CANCELLED,
-    EVENTS_KEEP_CONTEXT,
-    HAS_FOR_RUN,
     TOOL_OPTIONS,
     WRAPPERS,
     DynamicToolset,
-    HandWrittenBase,
-    stream_events,
 )
-from .toolsets import RUN, SUCCESS, Event, Journal, Server, Session
+from .toolsets import RUN, Event, Journal, Server, Session
+from .trees import (
+    Audit,
+    Boom,
+    Call,
+    Faulty,
+    Plan,
+    Straight,
+    WithState,
+    check_balance,
+    check_exits,
+    count_faults,
+    model_of,
+    run_to_the_end,
+)
+
+FIGURES: Counter[str] = Counter()
+"""How many runs there were, and how many faults in them."""
 
 AGENT = 'agent'
 """The name under which the toolsets note what `async with agent` does."""
@@ -138,24 +141,6 @@ wired = trees(simple | st.builds(Alias, st.integers(1, 8)) | dynamics(made_by_fa
 # What happens to it
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a run does, and what fails in it."""
-
-    method: str = 'run'
-    steps: tuple[tuple[int, ...], ...] = ()
-    """For each step the tools that the model calls, as numbers among those it is offered."""
-    pauses: tuple[int, ...] = (0,)
-    """How often each await lets others run."""
-    faults: tuple[tuple[str, int], ...] = ()
-    """What raises: the second call of its kind, for example."""
-    cancel_at: int | None = None
-    """The await at which the run is cancelled, among those of the toolsets and the model."""
-    cancel_after: int | None = None
-    """How often the event loop goes round until the run is cancelled, wherever it is then."""
-    request_limit: int | None = None
-
-
 KINDS = ['copy', 'enter', 'get_tools', 'call', 'exit', 'factory', 'model', 'body']
 
 plans = st.builds(
@@ -198,52 +183,6 @@ def scenarios() -> st.SearchStrategy[Scenario]:
         st.lists(st.lists(plans, min_size=1, max_size=3).map(tuple), min_size=1, max_size=2).map(tuple),
         st.none() | st.none() | agent_plans,
     )
-
-
-class Boom(Exception):
-    """What the scenarios raise."""
-
-
-@dataclass
-class Faulty(Journal):
-    """A journal in which the things that it is told of fail as planned."""
-
-    plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
-    tasks: dict[str, asyncio.Task[Any]] = field(default_factory=dict[str, 'asyncio.Task[Any]'])
-    counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict[str, Counter[str]](Counter))
-
-    def fail_if_planned(self, kind: str, toolset: Any) -> None:
-        plan, counts = self.plans[RUN.get()], self.counts[RUN.get()]
-        counts[kind] += 1
-        if (kind, counts[kind]) in plan.faults:
-            error = Boom(RUN.get(), kind, counts[kind])
-            self.note('fault', toolset, kind, error)
-            raise error
-
-    def instant(self, kind: str, toolset: Any) -> None:
-        self.fail_if_planned(kind, toolset)
-
-    async def moment(self, kind: str, toolset: Any) -> None:
-        plan, counts = self.plans[RUN.get()], self.counts[RUN.get()]
-        counts['moment'] += 1
-        pauses = plan.pauses[counts['moment'] % len(plan.pauses)]
-        if counts['moment'] == plan.cancel_at and plan.method != 'run_stream_events':
-            self.cancel()
-            pauses += 1
-        try:
-            for _ in range(pauses):
-                await asyncio.sleep(0)
-        except asyncio.CancelledError as error:
-            self.note('fault', toolset, kind, error)
-            raise
-        self.fail_if_planned(kind, toolset)
-
-    def cancel(self) -> None:
-        """Cancel the run that the caller is in, if it's still under way."""
-        task = self.tasks[RUN.get()]
-        if not task.done():
-            self.note('cancel', None)
-            task.cancel()
 
 
 # The toolsets, besides `Server` and `Session`. They have `name`, `journal`, `original` and `values` as these do
@@ -295,102 +234,6 @@ class CountingFunctions(Functions):
         copy.original = self.original
         self.journal.note('copy', self, copy)
         return copy
-
-
-class WithState(AbstractToolset[Any]):
-    """What wrappers with state of their own have in common."""
-
-    stateful = True
-    name: str
-    journal: Journal
-    original: Any
-
-    @property
-    def inside(self) -> AbstractToolset[Any]:
-        raise NotImplementedError
-
-    def remember(self, name: str, journal: Journal) -> None:
-        self.name = name
-        self.journal = journal
-        self.original = self
-        self.values: list[str] = []
-
-    def copy(self) -> Self:
-        self.journal.instant('copy', self)
-        return self.copy_around(self.inside.copy())
-
-    def copy_around(self, inside: AbstractToolset[Any]) -> Self:
-        copy = type(self)(inside, self.name, self.journal)  # pyright: ignore[reportCallIssue]
-        copy.original = self.original
-        self.journal.note('copy', self, copy)
-        return copy
-
-    async def __aenter__(self) -> Self:
-        await self.journal.moment('enter', self)
-        await self.inside.__aenter__()
-        self.journal.note('enter', self)
-        return self
-
-    async def __aexit__(self, *args: object) -> bool | None:
-        self.journal.note('exit', self, *args)
-        try:
-            await self.journal.moment('exit', self)
-        except BaseException as error:
-            mine = (type(error), error, error.__traceback__)
-            await self.inside.__aexit__(*(mine if args == SUCCESS else args))
-            raise
-        return await self.inside.__aexit__(*args)
-
-    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        await self.journal.moment('get_tools', self)
-        self.journal.note('get_tools', self)
-        return await self.inside.get_tools(ctx)
-
-    async def call_tool(
-        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
-    ) -> Any:
-        await self.journal.moment('call', self)
-        self.journal.note('call', self)
-        self.values.append(tool_args['value'])
-        return await self.inside.call_tool(name, tool_args, ctx, tool)
-
-
-class Audit(WithState, WrapperToolset[Any]):
-    """A wrapper with state of its own that derives from `WrapperToolset`."""
-
-    def __init__(self, wrapped: AbstractToolset[Any], name: str, journal: Journal):
-        super().__init__(wrapped)
-        self.remember(name, journal)
-
-    @property
-    def inside(self) -> AbstractToolset[Any]:
-        return self.wrapped
-
-
-class Straight(WithState, HandWrittenBase):
-    """One that's written straight on `AbstractToolset`."""
-
-    def __init__(self, inner: AbstractToolset[Any], name: str, journal: Journal):
-        self.inner = inner
-        self.remember(name, journal)
-
-    @property
-    def id(self) -> str | None:
-        return None
-
-    @property
-    def inside(self) -> AbstractToolset[Any]:
-        return self.inner
-
-    if HAS_FOR_RUN:
-
-        async def for_run(self: Any, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-            self.journal.instant('copy', self)
-            return self.copy_around(await self.inner.for_run(ctx))
-
-        async def for_run_step(self: Any, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-            self.inner = await self.inner.for_run_step(ctx)
-            return self
 
 
 LEAF_CLASSES: dict[str, Callable[[str, Journal], Any]] = {
@@ -531,51 +374,6 @@ class World:
                 yield toolset
 
 
-def model_of(journal: Faulty) -> FunctionModel:
-    """Make the model of all runs, which follows the plan of the run that asks."""
-
-    async def choose(messages: list[ModelMessage], info: AgentInfo) -> list[str]:
-        await journal.moment('model', None)
-        plan = journal.plans[RUN.get()]
-        step = sum(isinstance(message, ModelResponse) for message in messages)
-        names = sorted(tool_def.name for tool_def in info.function_tools)
-        if step >= len(plan.steps) or not names:
-            return []
-        return [names[number % len(names)] for number in plan.steps[step]]
-
-    async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        names = await choose(messages, info)
-        return ModelResponse(parts=[ToolCallPart(name, {'value': RUN.get()}) for name in names] or [TextPart('done')])
-
-    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
-        names = await choose(messages, info)
-        if not names:
-            yield 'done'
-        for index, name in enumerate(names):
-            call_id = f'{len(messages)}_{index}'
-            yield {index: DeltaToolCall(name, json.dumps({'value': RUN.get()}), tool_call_id=call_id)}
-
-    return FunctionModel(respond, stream_function=stream)
-
-
-async def run_to_the_end(agent: Agent[Any, Any], plan: Plan, journal: Faulty, options: dict[str, Any]) -> None:
-    options = {**options, 'usage_limits': UsageLimits(request_limit=plan.request_limit)}
-    if plan.method == 'run':
-        await agent.run('go', **options)
-    elif plan.method == 'iter':
-        async with agent.iter('go', **options) as agent_run:
-            async for _ in agent_run:
-                await journal.moment('body', None)
-    elif plan.method == 'run_stream':
-        async with agent.run_stream('go', **options) as result:
-            await journal.moment('body', None)
-            await result.get_output()
-    else:
-        async with stream_events(agent, 'go', **options) as events:
-            async for _ in events:
-                pass
-
-
 async def run_planned(
     agent: Agent[Any, Any], name: str, journal: Faulty, options: dict[str, Any]
 ) -> BaseException | None:
@@ -621,6 +419,14 @@ async def play(scenario: Scenario) -> tuple[World, list[Any], dict[str, BaseExce
     journal.plans[AGENT] = scenario.around or Plan()
     outcomes: dict[str, BaseException | None] = {}
 
+    async def choose(step: int, names: list[str]) -> list[Call]:
+        await journal.moment('model', None)
+        steps = journal.plans[RUN.get()].steps
+        if step >= len(steps) or not names:
+            return []
+        chosen = [names[number % len(names)] for number in steps[step]]
+        return [(name, RUN.get(), f'{step}.{index}') for index, name in enumerate(chosen)]
+
     async def do_rounds() -> None:
         for names in rounds:
             runs = [asyncio.create_task(run_planned(agent, name, journal, options)) for name in names]
@@ -628,7 +434,7 @@ async def play(scenario: Scenario) -> tuple[World, list[Any], dict[str, BaseExce
 
     options: dict[str, Any] = {} if scenario.override else {'toolsets': of_run}
     agent = Agent(
-        model_of(journal),
+        model_of(choose),
         output_type=[str, DeferredToolRequests],
         toolsets=[] if scenario.override else of_agent,
     )
@@ -657,25 +463,6 @@ async def play(scenario: Scenario) -> tuple[World, list[Any], dict[str, BaseExce
 # What must be true of the journal
 
 
-def errors_of(events: Sequence[Event]) -> list[BaseException]:
-    return [event.got[1] for event in events]
-
-
-def contexts_of(error: BaseException | None) -> list[BaseException]:
-    """Return an exception and those in whose context it was raised."""
-    found: list[BaseException] = []
-    while error is not None:
-        assert error not in found, f'{error!r} is in its own context'
-        found.append(error)
-        error = error.__context__
-    return found
-
-
-def same(one: BaseException | None, other: BaseException | None) -> bool:
-    """Say whether two exceptions are one. A cancellation is made anew on its way from task to task."""
-    return one is other or (isinstance(one, asyncio.CancelledError) and isinstance(other, asyncio.CancelledError))
-
-
 def check_isolation(world: World) -> None:
     """Check that nothing happened to originals, and that each run worked with one copy of each."""
     copies: dict[tuple[int, str], Any] = {}
@@ -701,115 +488,6 @@ def check_isolation(world: World) -> None:
         assert set(copy.values) <= {run}, 'a value has crossed from one run to another'
 
 
-def check_balance(world: World, events: Sequence[Event], succeeded: bool) -> None:
-    """Check that what a run entered it exited, in reverse order, and that it used nothing before or after."""
-    stacks: dict[int | None, list[Any]] = defaultdict(list)
-    times: Counter[int] = Counter()
-    for happened in events:
-        if happened.kind not in ('enter', 'exit', 'get_tools', 'call'):
-            continue
-        toolset = happened.toolset
-        stack = stacks[world.factory_of.get(id(toolset.original))]
-        if happened.kind == 'enter':
-            times[id(toolset)] += 1
-            stack.append(toolset)
-        elif happened.kind == 'exit':
-            assert toolset in stack, f'{toolset.name} was exited without having been entered'
-            assert stack.pop() is toolset, f'{toolset.name} was not exited in reverse order of entry'
-        elif succeeded:
-            assert toolset in stack, f'{toolset.name} was used while it was not entered'
-        if toolset.original in world.originals:
-            assert times[id(toolset)] <= 1, f'{toolset.name} was entered twice'
-    for stack in stacks.values():
-        assert stack == [], f'{[toolset.name for toolset in stack]} were never exited'
-
-
-def check_exits(  # noqa: C901 (one rule after another)
-    world: World, events: Sequence[Event], outcome: BaseException | None, plan: Plan
-) -> None:
-    """Check what each exit got, and what the caller of the run got."""
-    exits = [index for index, happened in enumerate(events) if happened.kind == 'exit']
-    wired_exits = [index for index in exits if world.is_wired(events[index].toolset)]
-    ending = wired_exits[0] if wired_exits else len(events)
-    """Where exiting began."""
-
-    def faults(begin: int, end: int) -> list[BaseException]:
-        return errors_of([happened for happened in events[begin:end] if happened.kind == 'fault'])
-
-    def cancelled(end: int) -> bool:
-        return any(happened.kind == 'cancel' for happened in events[:end])
-
-    def is_cause(error: BaseException | None, end: int) -> bool:
-        """Say whether something that happened until then can have ended the run with this exception."""
-        if isinstance(error, CANCELLED):
-            return cancelled(end)
-        if exceptions := getattr(error, 'exceptions', ()):  # of toolsets that failed beside each other
-            return all(is_cause(each, end) for each in exceptions)
-        return error in faults(0, end) or (isinstance(error, UsageLimitExceeded) and plan.request_limit is not None)
-
-    late = isinstance(outcome, asyncio.CancelledError) and any(
-        happened.kind == 'cancel' for happened in events[ending:]
-    )
-    """Whether the caller got a cancellation of the time when exiting had begun, which counts more than what had happened before."""
-
-    exit_faults = [
-        (index, happened.got[1])
-        for index, happened in enumerate(events)
-        if index > ending and happened.kind == 'fault' and happened.got[0] == 'exit'
-    ]
-    for _, error in exit_faults:
-        assert isinstance(error, Boom) or cancelled(len(events)), 'an exit was cancelled, and nobody had asked for it'
-
-    for index in exits:
-        got = events[index].got
-        assert len(got) == 3, f'an exit got {len(got)} arguments'
-        if got != SUCCESS:
-            assert got[0] is type(got[1]), 'an exit got a wrong type'
-            assert isinstance(got[2], TracebackType), 'an exit got no traceback'
-
-    primary = events[ending].got[1] if wired_exits else outcome
-    """What ended the run, according to the first exit."""
-    if primary is None:
-        raised = [error for error in faults(0, ending) if not isinstance(error, asyncio.CancelledError)]
-        assert raised == [], f'exits got no exception, though {raised} had been raised'
-    else:
-        assert is_cause(primary, ending), f'exits got {primary!r}, which did not end the run'
-
-    for index in exits:
-        got, name = events[index].got[1], events[index].toolset.name
-        before = [error for at, error in exit_faults if at < index]
-        if index < ending:
-            # What fails may cancel what goes on beside it, before it ends the run.
-            beside = isinstance(got, asyncio.CancelledError) and faults(0, index)
-            assert got is None or beside or is_cause(got, index), f'{name} got {got!r}, which had not happened'
-        elif primary is not None:
-            # When entering fails inside a combination, one around it is told what came out of the inner one.
-            inside = got in before and any(
-                event.kind == 'fault' and event.got[0] == 'enter' for event in events[:ending]
-            )
-            # Before Python 3.11 a cancellation is made anew on its way.
-            assert inside or same(got, primary), f'{name} got {got!r} and not {primary!r}'
-        elif before:
-            assert got in before, f'{name} got {got!r}, and {before} had been raised by exits'
-        else:
-            assert got is None, f'{name} got {got!r}, though the run had succeeded'
-
-    if exit_faults:
-        assert late or same(outcome, exit_faults[-1][1]), f'the caller got {outcome!r} and not {exit_faults[-1][1]!r}'
-        contexts = contexts_of(outcome)
-        for error in [primary, *(error for _, error in exit_faults)]:
-            # Not one that is made anew on its way, or whose context is.
-            lost = plan.method == 'run_stream_events' and not EVENTS_KEEP_CONTEXT
-            if isinstance(error, Boom) and isinstance(outcome, Boom) and not lost:
-                assert error in contexts, f'{error!r} is not in the context of {outcome!r}'
-    elif primary is None:
-        assert outcome is None or (isinstance(outcome, CANCELLED) and cancelled(len(events))), (
-            f'the caller got {outcome!r}, though the run had succeeded'
-        )
-    else:
-        assert late or same(outcome, primary), f'the caller got {outcome!r} and not {primary!r}'
-
-
 def check_copies(world: World, events: Sequence[Event], outcome: BaseException | None) -> None:
     """Check that a run copied all originals before it entered anything, or nothing at all."""
     kinds = [happened.kind for happened in events]
@@ -825,6 +503,8 @@ def check_copies(world: World, events: Sequence[Event], outcome: BaseException |
 @given(scenarios())
 def test_random_trees_run_in_random_ways_keep_the_contract(scenario: Scenario):
     world, has, outcomes = asyncio.run(play(scenario))
+    FIGURES['runs'] += len(outcomes)
+    FIGURES['faults'] += count_faults(world.journal)
     plans = world.journal.plans
     FIGURES.update(
         runs=len(outcomes.keys() - {AGENT}),
@@ -843,8 +523,13 @@ def test_random_trees_run_in_random_ways_keep_the_contract(scenario: Scenario):
     check_isolation(world)
     for name, outcome in outcomes.items():
         events = by_run[name]
-        check_balance(world, events, succeeded=outcome is None)
-        check_exits(world, events, outcome, plans[name])
+        check_balance(
+            events,
+            outcome is None,
+            stack_of=lambda toolset: world.factory_of.get(id(toolset.original)),
+            once=lambda toolset: toolset.original in world.originals,
+        )
+        check_exits(events, outcome, plans[name], world.is_wired)
         if name != AGENT:
             check_copies(world, events, outcome)
 
