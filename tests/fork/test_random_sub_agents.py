@@ -774,7 +774,7 @@ def check_originals(world: World) -> None:
             assert toolset.values == [], f'{toolset.name} has state'
 
 
-@settings(max_examples=settings().max_examples * 3 // 8)
+@settings(max_examples=settings().max_examples // 4)
 @given(scenarios())
 def test_random_sub_agents_keep_the_contract(scenario: Scenario):
     world = asyncio.run(play(scenario))
