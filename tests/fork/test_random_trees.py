@@ -54,9 +54,6 @@ from .trees import (
     run_to_the_end,
 )
 
-FIGURES: Counter[str] = Counter()
-"""How many runs there were, and how many faults in them."""
-
 AGENT = 'agent'
 """The name under which the toolsets note what `async with agent` does."""
 
@@ -503,13 +500,10 @@ def check_copies(world: World, events: Sequence[Event], outcome: BaseException |
 @given(scenarios())
 def test_random_trees_run_in_random_ways_keep_the_contract(scenario: Scenario):
     world, has, outcomes = asyncio.run(play(scenario))
-    FIGURES['runs'] += len(outcomes)
-    FIGURES['faults'] += count_faults(world.journal)
     plans = world.journal.plans
     FIGURES.update(
         runs=len(outcomes.keys() - {AGENT}),
-        faults=sum(isinstance(error, Boom) for error in errors_of(world.journal.of('fault')))
-        + len(world.journal.of('cancel')),
+        faults=count_faults(world.journal),
         entered=len(world.journal.of('enter')),
         exited=len(world.journal.of('exit')),
     )
