@@ -785,7 +785,8 @@ def test_random_sub_agents_keep_the_contract(scenario: Scenario):
         note(f'{run} of agent {world.agent_of(run)}: {outcome!r}')
         for happened in world.events:
             if happened.run == run:
-                note(f'    {happened.kind} {getattr(happened.toolset, "name", "")} {happened.got}')
+                error = [repr(each) for each in happened.got if isinstance(each, BaseException)]
+                note(f'    {happened.kind} {getattr(happened.toolset, "name", "")} {" ".join(error)}')
     contract = Contract(world)
     for run, outcome in world.outcomes.items():
         contract.check_asked(run)
