@@ -89,11 +89,17 @@ class BrowserToolset(FunctionToolset[Any]):
     async def _open(self) -> None:
         context = self._context or await self._start_browser()
         self._page = page = await context.new_page()
-        self._closing.push_async_callback(page.close)
+        if self._context:
+            self._closing.push_async_callback(self._close_page, page)
         page.set_default_timeout(self.page_timeout * 1000)
         # There is nothing to go to if the parent's page has opened nothing, or failed to.
         if self._url and not self._url.startswith(('about:', 'chrome-error:')):
             await page.goto(self._url)
+
+    async def _close_page(self, page: Page) -> None:
+        # Chromium may never answer while it shows that a page can't be opened. The page is then closed with the browser.
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(page.close(), self.page_timeout)
 
     async def _start_browser(self) -> BrowserContext:
         playwright = await self._closing.enter_async_context(async_playwright())
@@ -127,7 +133,7 @@ class BrowserToolset(FunctionToolset[Any]):
             except Error:
                 # Chromium's own page about the error comes a moment later, and would interrupt what is done next.
                 with suppress(Error):
-                    await page.wait_for_url('chrome-error://**', timeout=1000)
+                    await page.wait_for_event('load', timeout=1000)
                 raise
             return await page.title()
 
