@@ -19,9 +19,15 @@ from hypothesis import settings
 
 # These tests, as those that they share their toolsets with, run without this repository on the path.
 sys.path.append(str(Path(__file__).parents[2]))
-from tests.fork.conftest import anyio_backend, postgres, pytest_report_header, pytest_sessionstart
+from tests.fork.conftest import (
+    anyio_backend,
+    postgres,
+    pytest_report_header,
+    pytest_sessionstart,
+    without_garbage_collection,
+)
 
-__all__ = ['anyio_backend', 'postgres', 'pytest_report_header', 'pytest_sessionstart']
+__all__ = ['anyio_backend', 'postgres', 'pytest_report_header', 'pytest_sessionstart', 'without_garbage_collection']
 
 COLUMNS = {
     'runs': 'Runs',

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import resource
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import cycle, islice
 from typing import Any
 
@@ -67,16 +66,6 @@ def check(row: Counter[str], ledger: Ledger, left: Counter[str]) -> None:
     # Caches fill up. A toolset that is left is more than ten objects, with what it holds.
     assert left['objects'] < 1_000 + row['runs'] // 2
     assert (left['tasks'], left['descriptors'], left['processes'], left['connections']) == (0, 0, 0, 0)
-
-
-@pytest.fixture
-def without_garbage_collection() -> Iterator[None]:
-    """Switch it off: it would take most of the time when so much is alive."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-    gc.collect()
 
 
 @pytest.fixture

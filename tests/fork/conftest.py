@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import sysconfig
@@ -70,3 +71,13 @@ def postgres() -> Iterator[str]:
         if os.environ.get('CI'):
             raise
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def without_garbage_collection() -> Iterator[None]:
+    """Switch it off: it would take most of the time when so much is alive."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+    gc.collect()

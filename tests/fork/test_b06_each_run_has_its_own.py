@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -303,16 +302,6 @@ async def test_b06_two_originals_that_are_equal_have_their_own():
     assert [event.toolset.marker for event in journal.of('copy')] == ['first', 'second']
     assert [event.toolset.marker for event in journal.of('enter')] == ['first', 'second']
     assert all(event.toolset.values == [''] for event in journal.of('exit'))
-
-
-@pytest.fixture
-def without_garbage_collection() -> Iterator[None]:
-    """Switch it off: it would take most of the time when so much is alive."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-    gc.collect()
 
 
 async def test_b06_runs_in_fifty_threads_at_once_have_their_own():
