@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from pydantic_ai import AbstractToolset, Agent, WrapperToolset
+from pydantic_ai import AbstractToolset, Agent, CombinedToolset, WrapperToolset
 from pydantic_ai.exceptions import UserError
 from typing_extensions import Self
 
 from .line import HAS_FOR_RUN, WRAPPERS
-from .toolsets import METHODS, HandWritten, Journal, Requests, Server, Session, scripted
+from .toolsets import METHODS, HandWritten, Journal, Requests, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -36,6 +36,16 @@ class ReturnsClass(Session):
 class ReturnsItself(Session):
     def copy(self) -> Self:
         return self
+
+
+class ReturnsItselfInWrapper(Session):
+    def copy(self) -> Any:
+        return self.filtered(lambda ctx, tool: True)
+
+
+class ReturnsItselfInCombination(Session):
+    def copy(self) -> Any:
+        return CombinedToolset([Server('another', self.journal), self.prefixed('x')])
 
 
 class ReturnsCoroutine(Session):
@@ -71,6 +81,8 @@ MAKERS: dict[str, Callable[[Journal], AbstractToolset[Any]]] = {
     'text': lambda journal: ReturnsText('faulty', journal),
     'class': lambda journal: ReturnsClass('faulty', journal),
     'itself': lambda journal: ReturnsItself('faulty', journal),
+    'itself in a wrapper': lambda journal: ReturnsItselfInWrapper('faulty', journal),
+    'itself in a combination': lambda journal: ReturnsItselfInCombination('faulty', journal),
     'coroutine': lambda journal: ReturnsCoroutine('faulty', journal),
     'wrapper returns itself': lambda journal: WrapperReturnsItself(Server('faulty', journal)),
     'wrapper of stateful returns itself': lambda journal: WrapperReturnsItself(Session('faulty', journal)),
@@ -119,6 +131,31 @@ async def test_b03_copy_bad_inside_others_ends_the_run_before_anything_is_entere
     journal = Journal()
     error = await check(place(make(journal)), journal)
     assert 'faulty' in error.message
+
+
+@dataclass
+class Forgetful(WrapperToolset[Any]):
+    stateful: bool = True
+    log: list[str] = field(default_factory=list[str])
+
+    def copy(self) -> Self:
+        return replace(self, log=[])
+
+
+@pytest.mark.skipif(HAS_FOR_RUN, reason='what a wrapper forgets to copy is put into its copy by `for_run()`')
+async def test_b03_wrapper_copy_keeping_what_is_inside_ends_the_run():
+    journal = Journal()
+    error = await check(Forgetful(Session('inside', journal).prefixed('x')), journal)
+    assert 'self.wrapped.copy()' in error.message
+
+
+@pytest.mark.skipif(not HAS_FOR_RUN, reason='a wrapper has to copy what is inside')
+async def test_b03_wrapper_copy_keeping_what_is_inside_gets_its_copy():
+    journal = Journal()
+    agent = Agent(scripted(['t']), toolsets=[Forgetful(Session('t', journal))])
+    for run in 'ab':
+        await run_as(run, agent)
+    assert [event.toolset.values for event in journal.of('exit')] == [['a'], ['b']]
 
 
 @pytest.mark.skipif(HAS_FOR_RUN, reason='a wrapper that has to pass `for_run()` on is rebuilt by that')
