@@ -158,15 +158,21 @@ def find_chromium() -> str | None:
 
 
 async def _finish(work: Coroutine[Any, Any, None]) -> None:
-    """Do all of the work, also if the run is cancelled meanwhile: a Playwright that is interrupted leaves processes behind."""
+    """Do all of the work, however often the run is cancelled meanwhile, and only then be cancelled.
+
+    A Playwright that is interrupted leaves processes behind.
+    """
     task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            await asyncio.wait([task])
-            raise
-    await task
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if cancelled:
+        raise cancelled from task.exception()
+    task.result()
 
 
 # --8<-- [end:toolset]
