@@ -210,7 +210,7 @@ class Echo(FunctionToolset[Any]):
         return self
 
     async def __aexit__(self, *args: object) -> None:
-        await self.process.communicate()  # closes its input, which ends it
+        await self.process.communicate(b'')  # without input, Python 3.11 and older don't close it
 
     async def echo(self, value: str) -> str:
         assert self.process.stdin and self.process.stdout

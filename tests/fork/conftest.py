@@ -27,7 +27,7 @@ PROFILES = {
     # The same examples each time, few enough for a minute.
     'ci': settings(derandomize=True, max_examples=800, print_blob=True),
     # Others each time: `HYPOTHESIS_PROFILE=thorough`, and `--hypothesis-seed=N` to see the same again.
-    'thorough': settings(max_examples=20_000, print_blob=True),
+    'thorough': settings(max_examples=5_000, print_blob=True),
 }
 for name, profile in PROFILES.items():
     settings.register_profile(
