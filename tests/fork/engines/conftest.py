@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     _ = _dbos, _prefect, _temporal
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure() -> None:
+    """Leave alone what the engines' own clients leave open at the end of the process."""
+    warnings.filterwarnings('ignore', 'unclosed <socket', ResourceWarning)
+
+
 def pytest_unconfigure() -> None:
     """Clean up."""
     _home.cleanup()
