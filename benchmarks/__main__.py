@@ -46,16 +46,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plans |= {'peers': PEERS} if options.peers else {}
         groups = [(part, group) for part in plans for group in plans[part]]
         measured: dict[str, list[Measured]] = {part: [] for part in plans}
+        failed: list[SeriesError] = []
         with Progress(console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task('Preparing', total=len(groups))
             sides = prepare(line, options.lifecycle) | (prepare_peers(line) if options.peers else {})
             for part, group in groups:
                 progress.update(task, description=f'{part}: {group[0].workload} {group[0].size}')
-                measured[part] += _measure(group, sides, options.rounds, options.seconds)
+                try:
+                    measured[part] += _measure(group, sides, options.rounds, options.seconds)
+                except SeriesError as error:  # what was measured before it is still worth having
+                    failed.append(error)
                 progress.advance(task)
         save([one for of_part in measured.values() for one in of_part], folder)
         report = write(line.name, platform.python_version(), measured)
         console.print(Markdown(report))
+        if failed:
+            raise failed[0]
         if not options.only:
             results = ROOT / 'docs' / 'performance'
             results.mkdir(exist_ok=True)
