@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -15,8 +16,10 @@ LINES = [path.parent.name for path in (ROOT / 'patches').glob('*/line.toml')]
 
 @pytest.fixture(scope='module', autouse=True)
 def _site() -> None:
-    # It makes the environment and the sources of the pages too; what is there already is kept.
-    subprocess.run(['make', '--silent', 'docs'], cwd=ROOT, check=True, capture_output=True)
+    # It makes the environment and the sources of the pages too; what is there already is kept. Processes that test at once take turns.
+    with (ROOT / 'build/docs.lock').open('w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run(['make', '--silent', 'docs'], cwd=ROOT, check=True, capture_output=True)
 
 
 @pytest.fixture
