@@ -61,7 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report = write(line.name, platform.python_version(), measured)
         console.print(Markdown(report))
         if failed:
-            raise failed[0]
+            for error in failed:
+                print(f'error: {error}', file=sys.stderr)
+            return 1
         if not options.only:
             results = ROOT / 'docs' / 'performance'
             results.mkdir(exist_ok=True)
