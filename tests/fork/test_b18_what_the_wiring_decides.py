@@ -260,6 +260,25 @@ async def test_b18_toolset_that_is_handed_over_is_what_the_live_one_answers(kind
         assert len(journal.of('enter')) == len(journal.of('exit')) == (1 if answer is None else 2)
 
 
+@places
+@kinds
+@pytest.mark.parametrize('all_of_them', [True, False])
+async def test_b18_shared_original_is_asked_when_it_is_handed_over(
+    kind: type[Notes], place: Callable[[AbstractToolset[Any]], AbstractToolset[Any]], all_of_them: bool
+):
+    journal = Journal()
+    notes = kind('t', journal, answer=fresh)
+    for shared in (place(notes.shared()), place(notes).shared()):
+        journal.events.clear()
+        delegate = delegating(calling(['t']), options=handing(*[] if all_of_them else [shared]))
+        parent = calling(['t'], ['delegate'], toolsets=[shared]) if all_of_them else calling(['t'], ['delegate'])
+        toolsets = [delegate] if all_of_them else [shared, delegate]
+        await run_as('parent', parent, toolsets=toolsets)
+        (asked,) = journal.of('ask')
+        assert asked.toolset is called(journal, 'parent') is notes
+        assert called(journal, 'child') is asked.got[1]
+
+
 async def test_b18_all_that_were_given_are_handed_over_without_an_argument():
     handed: list[Any] = []
 

@@ -377,10 +377,10 @@ def check_exits(  # noqa: C901 (one rule after another)
             beside = isinstance(got, asyncio.CancelledError) and faults(0, index)
             assert got is None or beside or is_cause(got, index), f'{name} got {got!r}, which had not happened'
         elif primary is not None:
-            # When entering fails inside a combination, one around it is told what came out of the inner one.
-            inside = got in before and any(
-                event.kind == 'fault' and event.got[0] == 'enter' for event in events[:ending]
-            )
+            # When entering fails or is cancelled inside a combination, one around it is told what came out of the inner one.
+            fails = any(event.kind == 'fault' and event.got[0] == 'enter' for event in events[:ending])
+            only_entered = all(event.kind != 'get_tools' for event in events[:ending])
+            inside = got in before and (fails or (only_entered and cancelled(ending)))
             # Before Python 3.11 a cancellation is made anew on its way.
             assert inside or same(got, primary), f'{name} got {got!r} and not {primary!r}'
         elif before:
