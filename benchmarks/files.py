@@ -52,12 +52,13 @@ def draw(measured: Sequence[Measured], path: Path) -> None:
 
 def save(measured: Sequence[Measured], folder: Path) -> None:
     """Write a file for each side that `python -m pyperf compare_to` reads."""
-    benchmarks: dict[str, list[Any]] = {}
+    benchmarks: dict[str, dict[str, Any]] = {}
     for one in measured:
         for side, rounds in one.rounds.items():
-            unit = 'byte' if one.point.workload == MEMORY else 'second'
-            metadata = {'name': f'{one.point.workload} {one.point.size}', 'unit': unit}
+            name = f'{one.point.workload} {one.point.size}'
+            metadata = {'name': name, 'unit': 'byte' if one.point.workload == MEMORY else 'second'}
             runs = [pyperf.Run([median(values)], metadata=metadata, collect_metadata=False) for values in rounds]
-            benchmarks.setdefault(side, []).append(pyperf.Benchmark(runs))
+            # Of equal points, like those beside the peers, the first
+            benchmarks.setdefault(side, {}).setdefault(name, pyperf.Benchmark(runs))
     for side, of_side in benchmarks.items():
-        pyperf.BenchmarkSuite(of_side).dump(str(folder / f'{side}.json'), replace=True)
+        pyperf.BenchmarkSuite([*of_side.values()]).dump(str(folder / f'{side}.json'), replace=True)
