@@ -738,8 +738,13 @@ class Contract:
         cancel = Event('cancel', None, run)
         events: list[Event] = []
         exiting = False
+        cancelled_below = False
         for happened in self.world.events:
+            cancelled_below = cancelled_below or (happened.kind == 'cancel' and run in enclosing(happened.run))
             if happened.run == run:
+                if cancelled_below and happened.kind == 'fault' and isinstance(happened.got[1], CANCELLED):
+                    # A tool that doesn't know whether it's meant passes the cancellation of a sub-agent on
+                    events.append(cancel)
                 events.append(happened)
                 exiting = exiting or happened.kind == 'exit'
             elif happened.run in above and happened.kind in ('cancel', 'fault'):
