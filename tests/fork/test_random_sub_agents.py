@@ -617,8 +617,9 @@ class Contract:
             works.copied.append(wired.toolset)
             copies = [happened.got[0] for happened in self.of(run, 'copy') if happened.toolset is wired.toolset]
             # An original that is shared can be asked, and answer with its copy
-            answers = [happened.got[1] for happened in self.of(run, 'ask')]
-            instances = [copy for copy in copies if copy not in answers]
+            # By `id`, since wrappers are equal if what they wrap is
+            answers = {id(happened.got[1]) for happened in self.of(run, 'ask')}
+            instances = [copy for copy in copies if id(copy) not in answers]
             self.expect_one(run, instances, f'{wired.toolset.label} was copied')
         self.add(run, wired, instances, works.owned)
         for inner in wired.inner:
@@ -663,8 +664,9 @@ class Contract:
 
     def add(self, run: str, wired: Wired, instances: Sequence[Any], to: list[Any]) -> None:
         known = self.works[run].instances[wired]
-        known.extend(instance for instance in instances if instance not in known)
-        to.extend(instance for instance in instances if instance not in to)
+        for found in (known, to):
+            ids = {id(instance) for instance in found}
+            found.extend(instance for instance in instances if id(instance) not in ids)
 
     def expect_one(self, run: str, found: Sequence[Any], what: str) -> None:
         assert len(found) == 1 or (not found and not self.has_begun(run)), f'{what} {len(found)} times in {run}'
