@@ -271,9 +271,7 @@ async def test_b18_shared_original_is_asked_when_it_is_handed_over(
     for shared in (place(notes.shared()), place(notes).shared()):
         journal.events.clear()
         delegate = delegating(calling(['t']), options=handing(*[] if all_of_them else [shared]))
-        parent = calling(['t'], ['delegate'], toolsets=[shared]) if all_of_them else calling(['t'], ['delegate'])
-        toolsets = [delegate] if all_of_them else [shared, delegate]
-        await run_as('parent', parent, toolsets=toolsets)
+        await run_as('parent', calling(['t'], ['delegate'], toolsets=[shared, delegate]))
         (asked,) = journal.of('ask')
         assert asked.toolset is called(journal, 'parent') is notes
         assert called(journal, 'child') is asked.got[1]
