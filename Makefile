@@ -129,8 +129,10 @@ lock: $(READY) ## lock the newest releases of what the tool, the docs, the bench
 	@for name in tool bench docs pinning; do $(TOOL) -m uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' requirements/$$name.in --output-file requirements/$$name.txt || exit; done
 
 .PHONY: clean
-clean: ## delete what was made, but for the trees, the texts of pull requests and the results of the matrix
-	@rm -rf build/tool build/cache build/docs build/envs build/site dist
+clean: ## delete what was made, but for the release, the trees, the texts of pull requests and the results of the matrix
+	@$(PYTHON3) -c 'from pathlib import Path; from series.folders import sweep; sweep(Path())'
+	@rm -rf build/tool build/cache build/docs build/envs build/site build/.locks
+	@test ! -d dist || find dist -mindepth 1 -maxdepth 1 ! -name release -exec rm -rf {} +
 
 # The last step makes the file, so an installation that was interrupted is begun again.
 $(READY): requirements/tool.txt

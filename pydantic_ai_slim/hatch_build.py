@@ -1,8 +1,9 @@
 """Build the fork of a line: the released base, with the patches of the line applied.
 
 Every line has a folder beside this file with a `pyproject.toml` that names this file as its metadata hook and its build
-hook. `LineMetadataHook` and `LineBuildHook` at the end are thin adapters; the functions above them work without hatch,
-and the series tool uses them too.
+hook. It reads in the order of a build: the pins of the line, the base that they are compared with, the metadata, the
+patches, the package that comes out. `LineMetadataHook` and `LineBuildHook` at the end are thin adapters; the functions
+above them work without hatch, and the series tool uses them too.
 
 There is no `from __future__ import annotations` here: hatchling loads this file without putting it into `sys.modules`,
 where `dataclasses` would look up annotations that are strings.
@@ -12,6 +13,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -44,6 +46,12 @@ PACKAGE = 'pydantic_ai'
 UPSTREAM_FOLDER = 'pydantic_ai_slim'
 """The folder of upstream's repository that holds `PACKAGE`; paths in patches start with it."""
 
+PACKAGE_PATH = f'{UPSTREAM_FOLDER}/{PACKAGE}'
+"""Where patches have the package. A build takes what they change there, and nothing else."""
+
+
+# What stops a build
+
 
 class ForkError(Exception):
     """Something that stops a build; the message says what failed and what to do next."""
@@ -57,26 +65,37 @@ class BaseMismatchError(ForkError):
     """The base in the environment isn't the release that the line is pinned to."""
 
 
+class ForkMismatchError(ForkError):
+    """The base with the patches isn't the package that the line is pinned to, or the line isn't pinned to one."""
+
+
+class FileNameError(ForkError):
+    """A file whose name no release would have."""
+
+
 class GitMissingError(ForkError):
     """There is no `git` to apply patches with."""
 
 
 class UnsupportedBuildError(ForkError):
-    """A source distribution or an editable installation, which the fork can't have."""
+    """A source distribution, an editable installation or a build without hooks, which the fork can't have."""
 
 
 class PatchError(ForkError):
-    """A patch that doesn't apply.
+    """A patch that doesn't apply, or that takes more than it may.
 
     Attributes:
         patch: The patch file.
-        output: What git said.
+        output: What git said, if it was asked.
     """
 
     def __init__(self, message: str, patch: Path, output: str) -> None:
         super().__init__(message)
         self.patch = patch
         self.output = output
+
+
+# The pins of a line
 
 
 @dataclass(frozen=True)
@@ -102,6 +121,8 @@ class Line:
     """The fork's number N."""
     digest: str
     """What `content_digest()` of the base must be."""
+    patched: str | None
+    """What `package_digest()` of the base with the patches must be; `None` before `make extract` has written it."""
     python: tuple[str, ...]
     """The supported Python versions."""
     tests: Archive | None
@@ -150,6 +171,7 @@ def load_line(folder: Path) -> Line:
         released=data['released'],
         number=data['number'],
         digest=data['digest'],
+        patched=data.get('patched'),
         python=tuple(data['python']),
         tests=Archive(**data['tests']) if 'tests' in data else None,
         settings=Archive(**data['settings']) if 'settings' in data else None,
@@ -192,6 +214,7 @@ def _line_faults(data: dict[str, Any], name: str) -> Iterator[str]:
         'released': (type(data.get('released')) is date, 'a date such as `2025-12-03`'),
         'number': (type(number) is int and number > 0, 'a whole number from 1'),
         'digest': (is_digest(data.get('digest')), a_digest),
+        'patched': ('patched' not in data or is_digest(data['patched']), a_digest),
         'python': (is_kind(python, list) and all(map(is_text, python or [''])), 'a list such as `["3.12"]`'),
         'tests': ('tests' not in data or is_archive(data['tests']), an_archive),
         'settings': ('settings' not in data or is_archive(data['settings']), an_archive),
@@ -209,6 +232,93 @@ def _line_faults(data: dict[str, Any], name: str) -> Iterator[str]:
         yield f'`{key}` is not a key of a line; the keys are {", ".join(f"`{known}`" for known in checks)}.'
 
 
+def line_of(root: Path) -> Line:
+    """Read the line that a build folder belongs to.
+
+    Args:
+        root: The folder with the `pyproject.toml`: `pydantic_ai_slim/<line>` in a checkout.
+
+    Raises:
+        LineError: As `load_line()`.
+    """
+    return load_line(root.resolve().parent.parent / 'patches' / root.resolve().name)
+
+
+# Digests
+
+
+def digest_files(files: Mapping[str, bytes]) -> str:
+    """Compute the digest of files.
+
+    It is the SHA-256 of a listing as `sha256sum --zero` prints it: the digest of each file, two spaces, its path, and a zero
+    byte, which no path can hold. So a path can't pass for the end of one entry and the next.
+
+    Args:
+        files: The content of the files by their paths, with slashes on every platform.
+
+    Returns:
+        The digest as `line.toml` holds it, with `sha256:` in front.
+
+    Raises:
+        FileNameError: The path of a file has a character that doesn't print, or a backslash; all such paths are named.
+    """
+    if odd := [name for name in files if not name.isprintable() or '\\' in name]:
+        raise FileNameError(
+            f'No release has files with such names: {", ".join(map(ascii, sorted(odd)))}. They can stand for other files '
+            f'than they seem to. Find out which package brought them; if it is `{DIST_NAME}`, do not trust the package '
+            f'index that it is from.'
+        )
+    listing = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        listing.update(f'{hashlib.sha256(content).hexdigest()}  {name}\0'.encode())
+    return f'sha256:{listing.hexdigest()}'
+
+
+# The base
+
+
+@dataclass(frozen=True)
+class Base:
+    """The installed base of a line, as it was when it was compared with the pin."""
+
+    distribution: Distribution
+    """Its metadata, from the folder that is part of the digest."""
+    files: Mapping[str, bytes]
+    """The content of the `base_files()` by their paths."""
+
+
+def base_info(folder: Path) -> Path | None:
+    """Find the folder with the metadata of the base.
+
+    Args:
+        folder: As for `base_files()`.
+
+    Returns:
+        The folder, or `None` when there is none.
+
+    Raises:
+        BaseMismatchError: There are several. An installer makes one, under any spelling of the name, from a folder that a
+            wheel brings along, and Python may read the metadata and the scripts from that.
+    """
+    found = sorted(path for path in folder.iterdir() if _is_info(path.name))
+    if len(found) > 1:
+        raise BaseMismatchError(
+            f'There are several folders with the metadata of `{DIST_NAME}` in `{folder}`: '
+            f'{", ".join(f"`{path.name}`" for path in found)}. The fork takes its metadata from one that is pinned. Build '
+            f'without `--no-build-isolation`, or install `{DIST_NAME}` there anew; if there are still several, the package '
+            f'index serves another file than the release. Do not trust it then.'
+        )
+    return found[0] if found else None
+
+
+def _is_info(name: str) -> bool:
+    """Say whether Python, or anyone who goes by the name, would read the metadata of the base from a folder."""
+    stem, dot, suffix = name.rpartition('.')
+    if not dot or suffix.lower() not in ('dist-info', 'egg-info'):
+        return False
+    return DIST_NAME in {canonicalize_name(part) for part in (stem, stem.partition('-')[0], stem.rpartition('-')[0])}
+
+
 def base_files(folder: Path) -> dict[str, Path]:
     """Find the files that the base distributes.
 
@@ -219,9 +329,14 @@ def base_files(folder: Path) -> dict[str, Path]:
     Returns:
         The files by their paths relative to `folder`, in order, with slashes on every platform. Left out is what an
         installer or an interpreter adds: `RECORD`, `INSTALLER` and the like, and `__pycache__`.
+
+    Raises:
+        BaseMismatchError: As `base_info()`.
     """
-    info = f'{DIST_NAME.replace("-", "_")}-*.dist-info'
-    patterns = (f'{PACKAGE}/**/*', f'{info}/METADATA', f'{info}/entry_points.txt', f'{info}/licenses/**/*')
+    patterns = [f'{PACKAGE}/**/*']
+    if info := base_info(folder):
+        patterns += [f'{info.name}/{part}' for part in ('METADATA', 'entry_points.txt', 'licenses/**/*')]
+    # A symlink counts as what it leads to: installers can link a package to their cache.
     found = {path.relative_to(folder): path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
     return {
         name: path
@@ -233,42 +348,47 @@ def base_files(folder: Path) -> dict[str, Path]:
 def content_digest(folder: Path) -> str:
     """Compute the digest of the content that the base distributes.
 
-    It is the SHA-256 of a listing as `sha256sum` prints it: the digest of each of the `base_files()`, two spaces, its path.
-    So it is the same for an unpacked wheel and for what any installer made of that wheel.
+    It is the same for an unpacked wheel and for what any installer made of that wheel.
 
     Args:
         folder: As for `base_files()`.
 
     Returns:
-        The digest as `line.toml` holds it, with `sha256:` in front.
+        As `digest_files()`.
+
+    Raises:
+        BaseMismatchError: As `base_info()`.
+        FileNameError: As `digest_files()`.
     """
-    listing = hashlib.sha256()
-    for name, path in base_files(folder).items():
-        listing.update(f'{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n'.encode())
-    return f'sha256:{listing.hexdigest()}'
+    return digest_files({name: path.read_bytes() for name, path in base_files(folder).items()})
 
 
-def find_base(line: Line) -> Distribution:
+def find_base(line: Line) -> Base:
     """Find the base of a line in the running environment and check that it is what the line is pinned to.
 
     Raises:
-        BaseMismatchError: It is missing, of another version, or has other content.
+        BaseMismatchError: It is missing, there are several, it is of another version, or it has other content.
+        FileNameError: As `digest_files()`.
     """
     try:
-        base = distribution(DIST_NAME)
+        found = distribution(DIST_NAME)
     except PackageNotFoundError:
         raise BaseMismatchError(
             f'The fork of {line.base} is built from the installed base, but `{DIST_NAME}` is not installed in the build '
             f'environment. Build without `--no-build-isolation`, or install `{DIST_NAME}==={line.base}` there first.'
         ) from None
+    folder = Path(str(found.locate_file('')))
+    info = base_info(folder)
+    base = Distribution.at(info) if info else found
     if base.version != line.base:
         raise BaseMismatchError(
             f'The fork of {line.base} is built from the installed base, but the build environment holds `{DIST_NAME}` '
             f'{base.version}. Build without `--no-build-isolation`, or install `{DIST_NAME}==={line.base}` there first: '
             f'with three equals signs, since two accept the fork itself too.'
         )
-    folder = Path(str(base.locate_file('')))
-    digest = content_digest(folder)
+    # Read once, so that what is built is what was compared.
+    files = {name: path.read_bytes() for name, path in base_files(folder).items()}
+    digest = digest_files(files)
     if digest != line.digest:
         raise BaseMismatchError(
             f'The content of the installed `{DIST_NAME}` {line.base} in `{folder}` is not what '
@@ -279,14 +399,17 @@ def find_base(line: Line) -> Distribution:
             f'the cache of your installer, with `pip cache remove pydantic_ai_slim` or `uv cache clean {DIST_NAME}`, and '
             f'build again; if the digests still differ, do not trust that package index.'
         )
-    return base
+    return Base(base, files)
+
+
+# The metadata
 
 
 def fork_metadata(base: Distribution, line: Line) -> dict[str, Any]:
     """Derive the fork's project metadata from the base's own.
 
     Args:
-        base: The installed base.
+        base: The metadata of the installed base.
         line: Its line, for the version and the caps.
 
     Returns:
@@ -320,6 +443,9 @@ def _capped(requirement: str, caps: Mapping[str, str]) -> str:
     return str(parsed)
 
 
+# The patches
+
+
 def copy_package(source: Path, tree: Path) -> None:
     """Copy the base's package into a folder, in the layout of upstream's repository.
 
@@ -327,11 +453,21 @@ def copy_package(source: Path, tree: Path) -> None:
         source: As `folder` of `base_files()`.
         tree: An existing folder, which gets `pydantic_ai_slim/pydantic_ai/…`.
     """
-    for name, path in base_files(source).items():
+    write_package({name: path.read_bytes() for name, path in base_files(source).items()}, tree)
+
+
+def write_package(files: Mapping[str, bytes], tree: Path) -> None:
+    """Write the base's package into a folder, in the layout of upstream's repository.
+
+    Args:
+        files: As `Base.files`; all but the package is left out.
+        tree: As for `copy_package()`.
+    """
+    for name, content in files.items():
         if name.startswith(f'{PACKAGE}/'):
             target = tree / UPSTREAM_FOLDER / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)
+            target.write_bytes(content)
 
 
 def apply_patches(patches: Iterable[Path], tree: Path) -> None:
@@ -343,7 +479,7 @@ def apply_patches(patches: Iterable[Path], tree: Path) -> None:
 
     Raises:
         GitMissingError: `git` isn't there or doesn't start.
-        PatchError: A patch doesn't apply.
+        PatchError: A patch doesn't apply, reads from outside of the package, or makes something else than a file.
     """
     git = shutil.which('git')
     if git is None:
@@ -352,19 +488,72 @@ def apply_patches(patches: Iterable[Path], tree: Path) -> None:
             'example with `apt install git` or `brew install git`, and build again.'
         )
     for patch in patches:
+        if faults := list(patch_faults(patch)):
+            listed = '\n'.join(f'- {fault}' for fault in faults)
+            raise PatchError(
+                f'The patch `{patch.name}` takes more than files of the package:\n{listed}\nOnly files below `{PACKAGE_PATH}` '
+                f'go into the fork. {_restore(patch.parent.name)}',
+                patch,
+                '',
+            )
         # `--include` leaves out tests and docs, which the wheel doesn't ship. `--whitespace=nowarn` beats a user's setting.
-        command = [git, 'apply', '--whitespace=nowarn', f'--include={UPSTREAM_FOLDER}/*', str(patch.resolve())]
+        command = [git, 'apply', '--whitespace=nowarn', f'--include={PACKAGE_PATH}/*', str(patch.resolve())]
         done = subprocess.run(command, cwd=tree, env=_git_environment(tree), capture_output=True, check=False)
         if done.returncode:
             output = (done.stdout + done.stderr).decode(errors='replace').strip()
             line = patch.parent.name
             raise PatchError(
-                f'The patch `{patch.name}` does not apply to {line} with the patches before it. If `patches/{line}` was '
-                f'edited by hand, restore it with `git checkout -- patches/{line}`; if the patch is to change, change its '
-                f'commit in the tree of `make apply LINE={line}` and run `make extract LINE={line}`. Then build again. git said:\n{output}',
+                f'The patch `{patch.name}` does not apply to {line} with the patches before it. {_restore(line)} git '
+                f'said:\n{output}',
                 patch,
                 output,
             )
+
+
+def _restore(line: str) -> str:
+    """Say what to do about a wrong patch."""
+    return (
+        f'If `patches/{line}` was edited by hand, restore it with `git checkout -- patches/{line}`; if the patch is to '
+        f'change, change its commit in the tree of `make apply LINE={line}` and run `make extract LINE={line}`. Then build '
+        f'again.'
+    )
+
+
+def patch_faults(patch: Path) -> Iterator[str]:
+    """Say what in a patch reads from outside of the package, or makes something else than a file there.
+
+    git looks where a patch writes to, not where it copies from. What a patch does outside of the package is left out of the
+    fork, but a path that leads out of the tree is a fault everywhere.
+    """
+    text = patch.read_text('utf-8', 'surrogateescape')
+    for part in re.split(r'^diff --git ', text, flags=re.MULTILINE)[1:]:
+        header = re.split(r'^(?:@@ |GIT binary patch)', part, maxsplit=1, flags=re.MULTILINE)[0]
+        sources, targets = (
+            [_unquoted(name) for name in re.findall(rf'^(?:copy|rename) {which} (.+)$', header, re.MULTILINE)]
+            for which in ('from', 'to')
+        )
+        inside = PACKAGE_PATH in header.partition('\n')[0] or any(_is_inside(name) for name in targets)
+        for name in sources:
+            path = PurePosixPath(name)
+            if path.is_absolute() or '..' in path.parts:
+                yield f'It reads {name!r}, which is outside of the tree.'
+            elif inside and not _is_inside(name):
+                yield f'It makes {", ".join(map(repr, targets))} of {name!r}, which is outside of the package.'
+        for mode in re.findall(r'^(?:new file mode|new mode) (\d+)\s*$', header, re.MULTILINE) if inside else ():
+            if not stat.S_ISREG(int(mode, 8)):
+                yield f'It makes something else than a regular file, of mode {mode}: `{header.partition(chr(10))[0]}`.'
+
+
+def _unquoted(name: str) -> str:
+    """Return a path as git reads it, as far as it is ASCII: in quotes, a character can be an octal number."""
+    name = name.rstrip('\r')
+    if not (len(name) > 1 and name.startswith('"') and name.endswith('"')):
+        return name
+    return re.sub(r'\\([0-7]{3})', lambda octal: chr(int(octal[1], 8)), name[1:-1])
+
+
+def _is_inside(name: str) -> bool:
+    return name.startswith(f'{PACKAGE_PATH}/')
 
 
 def _git_environment(tree: Path) -> dict[str, str]:
@@ -375,7 +564,9 @@ def _git_environment(tree: Path) -> dict[str, str]:
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith('GIT_')}
     return environment | {
-        'GIT_CEILING_DIRECTORIES': str(tree.resolve().parent),
+        # A repository that isn't there is the only one that git looks for then. A limit to its search would be a list of
+        # folders with colons between them, in which one with a colon in its path can't stand.
+        'GIT_DIR': str(tree.resolve() / 'no-repository'),
         'GIT_CONFIG_GLOBAL': os.devnull,
         'GIT_CONFIG_SYSTEM': os.devnull,
         'GIT_CONFIG_NOSYSTEM': '1',
@@ -384,6 +575,98 @@ def _git_environment(tree: Path) -> dict[str, str]:
         'XDG_CONFIG_HOME': str(tree.resolve()),
         'LC_ALL': 'C',
     }
+
+
+# The package that comes out
+
+
+def package_files(tree: Path) -> dict[str, bytes]:
+    """Read the package in a folder with the layout of upstream's repository.
+
+    Args:
+        tree: As for `apply_patches()`.
+
+    Returns:
+        The content of its files by their paths, which begin with `pydantic_ai/`.
+
+    Raises:
+        ForkMismatchError: Something in it is neither a folder nor a regular file; all of that is named.
+    """
+    folder = tree / UPSTREAM_FOLDER
+    found: dict[str, bytes] = {}
+    odd: list[str] = []
+    for path in sorted((folder / PACKAGE).rglob('*')):
+        mode = path.lstat().st_mode
+        if stat.S_ISREG(mode):
+            found[path.relative_to(folder).as_posix()] = path.read_bytes()
+        elif not stat.S_ISDIR(mode):
+            odd.append(path.relative_to(tree).as_posix())
+    if odd:
+        raise ForkMismatchError(
+            f'With the patches, the package has what is neither a folder nor a regular file: '
+            f'{", ".join(f"`{name}`" for name in odd)}. Only regular files go into the fork. Find the patch that makes it, and '
+            f'have it write a file.'
+        )
+    return found
+
+
+def package_digest(tree: Path) -> str:
+    """Compute the digest of the package in a folder with the layout of upstream's repository.
+
+    Args:
+        tree: As for `apply_patches()`.
+
+    Returns:
+        As `digest_files()`.
+
+    Raises:
+        ForkMismatchError: As `package_files()`.
+        FileNameError: As `digest_files()`.
+    """
+    return digest_files(package_files(tree))
+
+
+def check_package(line: Line, tree: Path) -> list[Path]:
+    """Check that the package in a folder is what the line is pinned to, and give its files the same permissions everywhere.
+
+    git can skip a patch, or a part of one, and say that all went well. So its word isn't taken for it.
+
+    Args:
+        line: The line.
+        tree: As for `apply_patches()`, with the patches applied.
+
+    Returns:
+        The files of the package.
+
+    Raises:
+        ForkMismatchError: It is another package, or the line isn't pinned to one.
+        FileNameError: As `digest_files()`.
+    """
+    pins, name = line.folder / 'line.toml', line.folder.name
+    repin = f'`make apply LINE={name}` and `make extract LINE={name}`'
+    if line.patched is None:
+        raise ForkMismatchError(
+            f'`{pins}` has no `patched`, the digest of the package with the patches, so nobody could tell whether they were '
+            f'applied in full. Run {repin}, which write it, and build again.'
+        )
+    files = package_files(tree)
+    digest = digest_files(files)
+    if digest != line.patched:
+        raise ForkMismatchError(
+            f'The base with the patches is not the package that `{pins}` is pinned to:\n'
+            f'expected {line.patched}\n'
+            f'found    {digest}\n'
+            f'Either the patches are not those that were pinned, or `{shutil.which("git")}` has not applied all of them. '
+            f'Restore them with `git checkout -- patches/{name}` and build again; if they are meant to be others, run '
+            f'{repin} first.'
+        )
+    paths = [tree / UPSTREAM_FOLDER / path for path in files]
+    for path in paths:
+        path.chmod(0o644)  # neither a umask nor a patch makes a difference
+    return paths
+
+
+# The hooks
 
 
 def check_build(target: str, version: str) -> None:
@@ -409,16 +692,17 @@ def check_build(target: str, version: str) -> None:
         )
 
 
-def line_of(root: Path) -> Line:
-    """Read the line that a build folder belongs to.
-
-    Args:
-        root: The folder with the `pyproject.toml`: `pydantic_ai_slim/<line>` in a checkout.
+def check_hooks() -> None:
+    """Check that the build hook will run: without it, the wheel would be that of the fork and have nothing in it.
 
     Raises:
-        LineError: As `load_line()`.
+        UnsupportedBuildError: It is switched off.
     """
-    return load_line(root.resolve().parent.parent / 'patches' / root.resolve().name)
+    if os.environ.get('HATCH_BUILD_NO_HOOKS') in ('true', '1'):
+        raise UnsupportedBuildError(
+            'The fork can not be built without hooks, since a hook applies the patches. Unset the environment variable '
+            '`HATCH_BUILD_NO_HOOKS`, or leave the option for that out, and build again.'
+        )
 
 
 @contextmanager
@@ -436,8 +720,9 @@ class LineMetadataHook(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         """Fill in the fields that the `pyproject.toml` declares as dynamic."""
         with _clear_message():
+            check_hooks()
             line = line_of(Path(self.root))
-            fields = fork_metadata(find_base(line), line)
+            fields = fork_metadata(find_base(line).distribution, line)
         metadata.update((field, fields[field]) for field in metadata['dynamic'])
 
 
@@ -452,12 +737,19 @@ class LineBuildHook(BuildHookInterface[Any]):
             base = find_base(line)
             # Lives until the builder lets go of the hook: the files are read only after this method.
             self.folder = tempfile.TemporaryDirectory(prefix='fork-')
-            tree = Path(self.folder.name)
-            copy_package(Path(str(base.locate_file(''))), tree)
+            tree = Path(self.folder.name).resolve()
+            write_package(base.files, tree)
             apply_patches(line.patches, tree)
-        package = tree / UPSTREAM_FOLDER / PACKAGE
-        build_data['force_include'][str(package)] = PACKAGE
+            paths = check_package(line, tree)
+        # One by one, since hatchling would leave some names out of a folder.
+        build_data['force_include'].update(
+            (str(path), path.relative_to(tree / UPSTREAM_FOLDER).as_posix()) for path in paths
+        )
+        # hatchling would make it the time of all files in the wheel.
+        self.epoch = os.environ.pop('SOURCE_DATE_EPOCH', None)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the temporary folder."""
         self.folder.cleanup()
+        if self.epoch is not None:
+            os.environ['SOURCE_DATE_EPOCH'] = self.epoch

@@ -74,6 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SeriesError, ForkError) as error:
         errors.print(f'error: {error}')
         return 1
+    except OSError as error:
+        errors.print(f'error: {error}\nPut that right, then run the same command again. Nothing was left in halves.')
+        return 1
     except KeyboardInterrupt:
         errors.print('error: Interrupted. Run the same command again.')
         return 130

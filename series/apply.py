@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import tempfile
+import shutil
 from pathlib import Path
 
 from series import tree
 from series.base import Report, base_repository, clone
-from series.errors import PatchError
-from series.git import Git, words
-from series.line import Line
-
-AM = (
-    'am',
-    '--quiet',
-    '--patch-format=mbox',
-    # `[x]` in front of a subject is part of it.
-    '--keep-non-patch',
-    '--keep-cr',
-    # The configuration of the tree, in which a patch that doesn't apply waits, is the user's to change.
-    '--no-scissors',
-    '--no-gpg-sign',
-    '--whitespace=nowarn',
-    # With the fixed committer this makes commit ids depend on nothing but the patches.
-    '--committer-date-is-author-date',
-)
-"""How a patch is committed; `--3way` or `--no-3way` comes on top."""
+from series.errors import LostWorkError, PatchError
+from series.folders import lock, scratch
+from series.git import Git
+from series.line import Line, digest_patches
+from series.merge import AM, apply_one, conflict_remedy, unmerged
+from series.patches import write_patches
 
 
 def apply(line: Line, report: Report) -> str:
@@ -36,58 +22,97 @@ def apply(line: Line, report: Report) -> str:
     them. What that one has besides, such as ignored files and other branches, stays.
 
     Raises:
+        BusyError: Another command is writing the tree or the patches.
         NoTreeError: In the place of the tree is something else.
         UnfinishedError: The tree is in the middle of an `am`, a rebase or the like.
         DirtyTreeError: The tree has changes that no commit holds.
-        LostWorkError: The tree has commits that neither `patches/` nor another branch holds.
+        LostWorkError: The tree has commits that neither `patches/`, nor its history, nor another branch holds.
         DownloadError: The base can't be got, or isn't the pinned one.
         PatchError: A patch doesn't apply; it waits in the tree to be resolved.
     """
-    if line.tree.exists():
-        tree.refuse_missing(line)
-        tree.refuse_unfinished(line, line.make('extract'))
-        tree.refuse_dirty(line)
-        tree.refuse_lost(line)
-    base = base_repository(line, report)
-    report('Checking the base out')
-    with tempfile.TemporaryDirectory(dir=line.tree.parent, prefix='.apply-') as folder:
-        git = clone(base, Path(folder) / 'tree', 'HEAD')
-        git.run('update-ref', tree.BASE, 'HEAD')
-        error = _apply_all(git, line.patches, report)
-        git.run('update-ref', tree.APPLIED, 'HEAD')
+    with lock(line.root, line.name, line.make('apply')), scratch(line.root, line.tree.parent, 'apply') as folder:
         if line.tree.exists():
-            _move_on(Git(line.tree), git)
+            tree.refuse_missing(line)
+            tree.mend(line)
+            tree.refuse_unfinished(line, line.make('extract'))
+            tree.refuse_dirty(line)
+            tree.refuse_lost(line)
+        patches = copy_patches(line, folder / 'patches')
+        digest = digest_patches(patches)
+        if line.tree.exists():
+            _refuse_unheld(line, patches, folder / 'before')
+        base = base_repository(line, report)
+        report('Checking the base out')
+        git = clone(base, folder / 'tree', 'HEAD')
+        git.run('update-ref', tree.BASE, 'HEAD')
+        error = _apply_all(git, patches, report)
+        stopped = error.patch.name if error else ''
+        if line.tree.exists():
+            made, git = git, Git(line.tree)
+            git.run('fetch', '--quiet', '--no-tags', '--no-write-fetch-head', str(made.folder), 'HEAD')
+            commits = {'base': made.run('rev-parse', tree.BASE), 'head': made.run('rev-parse', 'HEAD')}
+            tree.record(git, digest, stopped, **commits)
         else:
+            tree.record(git, digest, stopped)
             git.folder.rename(line.tree)
-    git = Git(line.tree)
-    git.run('config', tree.PATCHES, line.patches_digest())
-    git.run('config', tree.STOPPED, error.patch.name if error else '')
-    if error:
-        raise _stop(git, line, error)
-    return git.run('rev-parse', 'HEAD')
+            git = Git(line.tree)
+        if error:
+            raise _stop(git, line, error, patches)
+        return git.run('rev-parse', 'HEAD')
 
 
-def apply_one(git: Git, patch: Path) -> None:
-    """Commit a patch to a repository, or leave the repository as it was.
+def copy_patches(line: Line, folder: Path) -> list[Path]:
+    """Copy the patches of a line as they are now, so that who reads them twice reads the same, and return the copies."""
+    folder.mkdir(parents=True)
+    return [Path(shutil.copyfile(patch, folder / patch.name)) for patch in line.patches]
+
+
+def _refuse_unheld(line: Line, patches: list[Path], folder: Path) -> None:
+    """Refuse to move a tree away from commits that were extracted, when nothing holds their patches any more.
+
+    Usually `patches/` has them still, or the history of the repository does, from which one can get back to them.
 
     Raises:
-        PatchError: It doesn't apply; the error has no remedy yet.
+        LostWorkError: There are some: their patches were overwritten before they were committed.
     """
-    done = git.attempt(*AM, '--no-3way', str(patch.resolve()))
-    if done.returncode:
-        git.attempt('am', '--abort')
-        # The rest of what `git am` says is what to do next, which is another thing here.
-        said = '\n'.join(line for line in words(done).splitlines() if line.startswith(('error:', 'fatal:')))
-        raise PatchError('', '', said or words(done), patch=patch, files=misfits(said))
+    git = Git(line.tree)
+    if git.config(tree.PATCHES) in ('', digest_patches(patches)) or not git.has(tree.BRANCH):
+        return
+    others = [f'--exclude={tree.BRANCH}', '--branches']
+    commits = git.lines('rev-list', '--reverse', '--no-merges', tree.BRANCH, '--not', tree.BASE, *others)
+    held = {patch.read_bytes() for patch in patches}
+    known: set[str] | None = None
+    lost: list[str] = []
+    for commit in commits:
+        (patch,) = write_patches(git, folder / commit, f'{commit}^!')
+        if patch.read_bytes() in held:
+            continue
+        if known is None:
+            repository = Git(line.root)
+            done = repository.attempt('rev-list', '--objects', '--indexed-objects', '--all')
+            known = {entry.partition(' ')[0] for entry in done.stdout.decode('utf-8', 'replace').splitlines()}
+        if git.run('hash-object', '--no-filters', str(patch)) not in known:
+            lost.append(git.run('log', '-1', '--format=%h %s', commit))
+    if lost:
+        folder_name = line.show(line.tree)
+        raise LostWorkError(
+            f'The patches in `{line.show(line.folder)}` are others than those that were written there from the tree '
+            f'`{folder_name}`, and some of its commits are in no patch any more: neither there nor in the history of this '
+            f'repository.',
+            f'Keep them with `git -C {folder_name} branch NAME {tree.BRANCH}`, or throw them away with `git -C {folder_name} '
+            f'checkout -B {tree.BRANCH} {tree.BASE}`. Then run `{line.make("apply")}` again.',
+            '\n'.join(lost),
+        )
 
 
-def misfits(said: str) -> list[str]:
-    """Return the files that a patch doesn't fit, from what git said of it."""
-    return sorted(set(re.findall(r'^error: (?:patch failed: )?(.+?):(?:\d+$| )', said, re.MULTILINE)))
-
-
-def apply_series(line: Line, folder: Path, report: Report) -> Git:
+def apply_series(line: Line, folder: Path, report: Report, patches: list[Path] | None = None) -> Git:
     """Make a repository in a new folder with the base and the patches of a line, apart from its tree.
+
+    Args:
+        line: The line.
+        folder: The folder.
+        report: Is told of each step.
+        patches: Copies of its patches; by default those that it has.
 
     Raises:
         DownloadError: The base can't be got, or isn't the pinned one.
@@ -97,9 +122,9 @@ def apply_series(line: Line, folder: Path, report: Report) -> Git:
     report(f'Applying the patches to {line.name}')
     git = clone(base, folder, 'HEAD')
     git.run('update-ref', tree.BASE, 'HEAD')
-    if error := _apply_all(git, line.patches, report):
+    if error := _apply_all(git, line.patches if patches is None else patches, report):
         raise PatchError(
-            f'The patch `{line.show(error.patch)}` does not apply to its own line.',
+            f'The patch `{line.show(line.folder / error.patch.name)}` does not apply to its own line.',
             f'Resolve it there first, with `{line.make("apply")}`.',
             error.words,
             patch=error.patch,
@@ -119,38 +144,23 @@ def _apply_all(git: Git, patches: list[Path], report: Report) -> PatchError | No
     return None
 
 
-def _move_on(git: Git, made: Git) -> None:
-    """Put a tree, which must be clean, onto the commits of another."""
-    refs = [f'+{ref}:{ref}' for ref in (tree.BASE, tree.APPLIED)]
-    git.run('fetch', '--quiet', '--no-tags', '--no-write-fetch-head', str(made.folder), *refs)
-    git.run('checkout', '--quiet', '-B', tree.BRANCH, tree.APPLIED)
-
-
-def _stop(git: Git, line: Line, error: PatchError) -> PatchError:
+def _stop(git: Git, line: Line, error: PatchError, patches: list[Path]) -> PatchError:
     """Begin an `am` of the patches from the failing one on, with conflict marks where git finds what they were made on."""
-    rest = line.patches[line.patches.index(error.patch) :]
+    rest = patches[patches.index(error.patch) :]
     done = git.attempt(*AM, '--3way', *(str(patch.resolve()) for patch in rest))
     folder = line.show(line.tree)
     fit = f': it does not fit {", ".join(f"`{file}`" for file in error.files)}' if error.files else ''
-    problem = f'The patch `{line.show(error.patch)}` does not apply to the base with the patches before it{fit}.'
+    patch = line.folder / error.patch.name
+    problem = f'The patch `{line.show(patch)}` does not apply to the base with the patches before it{fit}.'
     if not done.returncode:
         remedy = (
             f'Git could merge it and the patches after it, and the tree `{folder}` holds the result. Read its commits, '
             f'then write them to `{line.show(line.folder)}` with `{line.make("extract")}`; or give up with '
             f'`git -C {folder} checkout -B {tree.BRANCH} {tree.APPLIED}`.'
         )
-        return PatchError(problem, remedy, error.words, patch=error.patch, files=error.files)
+        return PatchError(problem, remedy, error.words, patch=patch, files=error.files)
     waiting = rest[int((git.folder / '.git' / 'rebase-apply' / 'next').read_text()) - 1]
     what = 'It' if waiting == error.patch else f'Git could merge it, but not `{waiting.name}`, which'
-    if git.run('ls-files', '--unmerged'):
-        how = f'{what} waits in `{folder}`, with conflict marks. Edit the marked files,'
-    else:
-        how = (
-            f'{what} waits in `{folder}`. Put what fits into the files and the rest beside them with `git -C {folder} am '
-            f'--show-current-patch=diff | git -C {folder} apply --reject`; edit the files,'
-        )
-    remedy = (
-        f'{how} `git -C {folder} add` them, and run `git -C {folder} am --continue` and then '
-        f'`{line.make("extract")}`; or give up with `git -C {folder} am --abort`.'
-    )
-    return PatchError(problem, remedy, error.words, patch=error.patch, files=error.files)
+    go_on = f'`git -C {folder} am --continue` and then `{line.make("extract")}`; or give up with `git -C {folder} am --abort`'
+    remedy = conflict_remedy(folder, go_on, marked=bool(unmerged(git)), what=what)
+    return PatchError(problem, remedy, error.words, patch=patch, files=error.files)

@@ -16,8 +16,9 @@ from typing import Protocol
 
 from packaging.metadata import Metadata
 
-from pydantic_ai_slim.hatch_build import DIST_NAME, Archive, content_digest
+from pydantic_ai_slim.hatch_build import DIST_NAME, Archive, ForkError, content_digest
 from series.errors import DownloadError
+from series.folders import lock, scratch
 from series.git import EMAIL, NAME, Git, words
 from series.line import Line
 from series.tree import BRANCH
@@ -59,19 +60,23 @@ def base_repository(line: Line, report: Report, wheel: Path | None = None, archi
     """
     key = hashlib.sha256(f'{line.base_message}{line.released}{sorted(_TESTS)}'.encode()).hexdigest()[:16]
     repository = line.cache / f'base-{line.name}-{key}.git'
-    if not repository.exists():
-        line.cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=line.cache, prefix='.base-') as folder:
+    if repository.exists():
+        return repository
+    with lock(line.root, repository.name, f'making the base of {line.name}', report):
+        # Somebody else may have made it in the meantime.
+        if repository.exists():
+            return repository
+        with scratch(line.root, line.cache, 'base') as folder:
             if wheel is None:
                 report(f'Getting `{DIST_NAME}` {line.base}')
-                wheel = base_wheel(line, Path(folder))
+                wheel = base_wheel(line, folder)
             files = wheel_files(wheel)
             for what, pinned, wanted in (('tests', line.tests, _TESTS), ('settings', line.settings, _SETTINGS)):
                 if pinned:
                     report(f'Getting the {what} of `{pinned.package}` {pinned.version}')
-                    files = chain(files, _archive_files(archive or _archive(pinned, Path(folder)), wanted))
+                    files = chain(files, _archive_files(archive or _archive(pinned, folder), wanted))
             report('Making the base commit')
-            made = Path(folder) / 'base.git'
+            made = folder / 'base.git'
             _commit(made, line, files)
             made.rename(repository)
     return repository
@@ -86,7 +91,14 @@ def base_wheel(line: Line, folder: Path) -> Path:
     wheel = download(folder / 'base', f'{DIST_NAME}==={line.base}', '--only-binary', ':all:')
     with zipfile.ZipFile(wheel) as content:
         content.extractall(folder / 'unpacked')
-    found = content_digest(folder / 'unpacked')
+    try:
+        found = content_digest(folder / 'unpacked')
+    except ForkError as error:
+        raise DownloadError(
+            f'The wheel of `{DIST_NAME}` {line.base} is not what upstream has released.',
+            'Do not trust the package index that it is from.',
+            str(error),
+        ) from None
     if found != line.digest:
         raise DownloadError(
             f'The content of `{DIST_NAME}` {line.base} is not what `{line.show(line.folder)}/line.toml` is pinned to:\n'
@@ -229,13 +241,6 @@ def link(source: str, target: str) -> None:
         Path(target).hardlink_to(source)
     except OSError:
         shutil.copy2(source, target)
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file, so that it is never there in part."""
-    new = path.with_name(f'.{path.name}.new')
-    new.write_text(text, 'utf-8')
-    new.replace(path)
 
 
 def borrow(source: Git, target: Git) -> None:

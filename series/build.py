@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from series.base import Report
 from series.environments import line_python
 from series.errors import BuildError
+from series.folders import lock, scratch
 from series.line import Line
 
 
@@ -44,16 +44,16 @@ def build(
     """
     project = line.root / 'pydantic_ai_slim' / line.name
     dist = line.root / 'dist'
-    dist.mkdir(exist_ok=True)
-    for stale in dist.glob(f'*-{line.version}-*.whl'):
-        stale.unlink()
-    report(f'Building the wheel of {line.version}')
     environment = os.environ | {'NO_COLOR': '1'} | dict(variables or {})
-    # It would be the time of all files in the wheel.
-    environment.pop('SOURCE_DATE_EPOCH', None)
-    with tempfile.TemporaryDirectory(dir=dist, prefix='.build-') as folder:
+    with (
+        lock(line.root, f'wheel-{line.name}', line.make('build')),
+        scratch(line.root, dist, 'build') as folder,
+    ):
+        for stale in dist.glob(f'*-{line.version}-*.whl'):
+            stale.unlink()
+        report(f'Building the wheel of {line.version}')
         # The wheel names the version of hatchling.
-        constraint = Path(folder) / 'constraint.txt'
+        constraint = folder / 'constraint.txt'
         constraint.write_text(f'hatchling=={version("hatchling")}\n')
         done = subprocess.run(
             [
@@ -63,7 +63,7 @@ def build(
                 'build',
                 '--wheel',
                 '--out-dir',
-                folder,
+                str(folder),
                 '--python',
                 str(python or line_python(line)),
                 '--build-constraint',
@@ -80,7 +80,7 @@ def build(
             errors='replace',
             check=False,
         )
-        wheels = list(Path(folder).glob('*.whl'))
+        wheels = list(folder.glob('*.whl'))
         if done.returncode or len(wheels) != 1:
             raise _error(line, done.stdout)
         return wheels[0].replace(dist / wheels[0].name)

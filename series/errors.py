@@ -53,6 +53,24 @@ class GitError(SeriesError):
         self.status = status
 
 
+class OddFilesError(SeriesError):
+    """Something in the package of a commit that no wheel can hold.
+
+    Args:
+        revision: The commit.
+        folder: The folder of the package.
+        names: The paths in it that are symlinks or other repositories.
+    """
+
+    def __init__(self, revision: str, folder: str, names: Sequence[str]) -> None:
+        super().__init__(
+            f'The commit `{revision}` has what is no regular file in `{folder}`: '
+            f'{", ".join(f"`{name}`" for name in names)}. Only regular files go into the fork.',
+            'Have the commit that adds it write a file in its place, then run the same command again.',
+        )
+        self.names = tuple(names)
+
+
 class DownloadError(SeriesError):
     """A release that pip could not get, or that isn't the pinned one."""
 
@@ -88,6 +106,20 @@ class NoTestsError(SeriesError):
 
 class DifferenceError(SeriesError):
     """Upstream's tests that say something else of the fork than of the base."""
+
+
+class BusyError(SeriesError):
+    """Something that another command is writing at the same time.
+
+    Args:
+        what: What it writes, such as the name of a line.
+        other: The command.
+    """
+
+    def __init__(self, what: str, other: str) -> None:
+        super().__init__(
+            f'{other} is at work on `{what}`.', 'Wait until it has ended, then run the same command again.'
+        )
 
 
 class NoTreeError(SeriesError):

@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
+from collections.abc import Sequence
 from difflib import unified_diff
 from pathlib import Path
 
+from pydantic_ai_slim.hatch_build import PACKAGE, PACKAGE_PATH, digest_files
 from series import tree
-from series.apply import apply_one
-from series.base import Report, clone, link
+from series.apply import copy_patches
+from series.base import Report, base_repository, clone, link
 from series.errors import ExtractError, LostWorkError, PatchError
+from series.folders import lock, put, scratch, write
 from series.git import Git
-from series.line import Line
-
-_FORMAT_PATCH = (
-    # The tree's own configuration is the user's to change, so every setting that shows in a patch is beaten here.
-    *('-c', 'diff.suppressBlankEmpty=false', '-c', 'core.quotePath=true', '-c', 'i18n.logOutputEncoding=UTF-8'),
-    # How binary content is compressed.
-    *('-c', 'core.compression=-1'),
-    *('-c', 'format.mboxrd=false', '-c', 'format.forceInBodyFrom=false', '-c', 'diff.statGraphWidth=0'),
-    'format-patch',
-    '--quiet',
-    '--keep-subject',
-    '--zero-commit',
-    # It is the version of git.
-    '--no-signature',
-    # Abbreviations grow with the number of objects in the repository.
-    '--full-index',
-    # Three dashes end the message only where a summary of the files follows; without them it can't hold `diff`.
-    *('--patch', '--stat=72', '--summary', '--binary'),
-    # A moved file takes a few lines, not all of upstream's text.
-    *('--find-renames=50%', '-l0', '--diff-algorithm=myers', '--indent-heuristic', f'-O{os.devnull}'),
-    *('--unified=3', '--inter-hunk-context=0', '--src-prefix=a/', '--dst-prefix=b/', '--submodule=short'),
-    *('--no-relative', '--no-ext-diff', '--no-textconv', '--no-color', '--no-notes', '--no-base', '--no-attach'),
-    *('--no-thread', '--no-cover-letter', '--no-numbered', '--no-signoff', '--encode-email-headers'),
-    *('--no-add-header', '--no-to', '--no-cc', '--no-from', '--no-in-reply-to'),
-    *('--start-number=1', '--suffix=.patch', '--filename-max-length=64'),
-)
+from series.line import Line, digest_patches, pin_patched
+from series.merge import apply_one, left_marks
+from series.patches import write_patches
 
 
 def extract(line: Line, report: Report) -> list[str]:
@@ -55,40 +33,52 @@ def extract(line: Line, report: Report) -> list[str]:
         UnfinishedError: The tree is in the middle of an `am`, a rebase or the like.
         DirtyTreeError: The tree has changes that no commit holds.
         ElsewhereError: The tree is not on its branch `series`.
+        BusyError: Another command is writing the tree or the patches.
         LostWorkError: The line's folder holds what the tree doesn't.
+        OddFilesError: The package has something else than regular files.
+        FileNameError: It has a file with a name that can stand for another.
         ExtractError: The tree's commits are no series that can be applied again; all reasons are named at once.
     """
     command = line.make('extract')
     tree.refuse_missing(line)
-    tree.refuse_unfinished(line, command)
-    tree.refuse_dirty(line)
-    tree.refuse_elsewhere(line, command)
-    _refuse_other_base(line)
-    commits = refuse_no_series(line, command)
-    git = Git(line.tree)
-    # On the file system of the patches, since it is renamed to their folder.
-    with tempfile.TemporaryDirectory(dir=line.folder.parent, prefix='.extract-') as folder:
+    with lock(line.root, line.name, command), scratch(line.root, line.folder.parent, 'extract') as folder:
+        tree.mend(line)
+        tree.refuse_unfinished(line, command)
+        tree.refuse_dirty(line)
+        tree.refuse_elsewhere(line, command)
+        _refuse_other_base(line, report)
+        commits = refuse_no_series(line, command, line.patches)
+        git = Git(line.tree)
         report('Writing the patches')
-        patches = write_patches(git, Path(folder) / 'written')
-        changes = _compare(line, patches)
+        before = copy_patches(line, folder / 'before')
+        digest = digest_patches(before)
+        patches = write_patches(git, folder / 'written')
+        pins = pin_patched((line.folder / 'line.toml').read_text('utf-8'), patched_digest(git))
+        changes = _compare(before, patches)
         if changes:
-            _refuse_lost(line, commits)
+            _refuse_lost(line, digest, commits, len(before))
             report('Applying what was written')
-            check_patches(line, patches, Path(folder) / 'check', command)
-            _swap(line, patches, Path(folder))
-    git.run('update-ref', tree.APPLIED, 'HEAD')
-    git.run('config', tree.PATCHES, line.patches_digest())
-    git.run('config', tree.STOPPED, '')
+            check_patches(line, patches, folder / 'check', command)
+            _swap(line, patches, pins, folder, digest)
+        elif (line.folder / 'line.toml').read_text('utf-8') != pins:
+            write(line.folder / 'line.toml', pins)
+            changes = ['changed line.toml']
+        tree.record(git, digest_patches(patches))
     return changes
 
 
-def write_patches(git: Git, folder: Path) -> list[Path]:
-    """Write the commits of a tree as patches into a new folder, and return them in order."""
-    git.run(*_FORMAT_PATCH, '--output-directory', str(folder), f'{tree.BASE}..HEAD')
-    return sorted(folder.glob('*.patch'))
+def patched_digest(git: Git) -> str:
+    """Compute what `line.toml` pins of the tree: the digest of the package with the patches.
+
+    Raises:
+        OddFilesError: The package has something else than regular files.
+        FileNameError: It has a file with a name that can stand for another.
+    """
+    files = git.files('HEAD', PACKAGE_PATH)
+    return digest_files({f'{PACKAGE}/{name}': content for name, content in files.items()})
 
 
-def _refuse_other_base(line: Line) -> None:
+def _refuse_other_base(line: Line, report: Report) -> None:
     """Refuse commits that stand on something else than the base, and a base that isn't the line's any more."""
     git, folder = Git(line.tree), line.show(line.tree)
     if git.lines('rev-list', '--max-parents=0', 'HEAD') != git.lines('rev-parse', tree.BASE):
@@ -99,7 +89,11 @@ def _refuse_other_base(line: Line) -> None:
             f'commit before them, then run `{line.make("extract")}` again.',
         )
     message = git.run('log', '-1', '--format=%B', tree.BASE)
-    if message.strip() != line.base_message.strip():
+    if message.strip() == line.base_message.strip():
+        return
+    # Pins can be written otherwise, and be of the same files.
+    base = Git(base_repository(line, report))
+    if git.run('rev-parse', f'{tree.BASE}^{{tree}}') != base.run('rev-parse', 'HEAD^{tree}'):
         raise ExtractError(
             f'The base of the tree `{folder}` is not the one that `{line.show(line.folder)}/line.toml` names now.',
             _start_over(line),
@@ -107,12 +101,13 @@ def _refuse_other_base(line: Line) -> None:
         )
 
 
-def refuse_no_series(line: Line, command: str) -> int:
+def refuse_no_series(line: Line, command: str, known: Sequence[Path]) -> int:
     """Refuse commits that would get lost or that are not ready, and return how many there are.
 
     Args:
         line: The line, whose tree is looked at.
         command: What is to write them, for the user to run again.
+        known: The patches before, which may hold what looks like conflict marks.
 
     Raises:
         ExtractError: They are no series.
@@ -133,6 +128,8 @@ def refuse_no_series(line: Line, command: str) -> int:
             faults.append(f'`{subject}` is a merge, which no patch can hold.')
         elif git.run('rev-parse', f'{revision}^{{tree}}') == git.run('rev-parse', f'{parents[0]}^{{tree}}'):
             faults.append(f'`{subject}` changes nothing.')
+        elif marks := left_marks(git, [f'{revision}^!'], subject, known):
+            faults.append(f'`{subject}` has conflict marks in {", ".join(f"`{place}`" for place in marks)}.')
         if subject.startswith(('fixup! ', 'squash! ', 'amend! ')):
             faults.append(f'`{subject}` still waits to be melted into the commit that it belongs to.')
     if faults:
@@ -145,9 +142,9 @@ def refuse_no_series(line: Line, command: str) -> int:
     return len(commits)
 
 
-def _compare(line: Line, patches: list[Path]) -> list[str]:
-    """Say in which way the line's patches are other than these."""
-    before = {patch.name: patch.read_bytes() for patch in line.patches}
+def _compare(old: list[Path], patches: list[Path]) -> list[str]:
+    """Say in which way patches are other than the old ones."""
+    before = {patch.name: patch.read_bytes() for patch in old}
     after = {patch.name: patch.read_bytes() for patch in patches}
     moved = {content: name for name, content in before.items() if name not in after}
     changes: list[str] = []
@@ -159,23 +156,27 @@ def _compare(line: Line, patches: list[Path]) -> list[str]:
     return changes + [f'deleted {name}' for name in moved.values()]
 
 
-def _refuse_lost(line: Line, commits: int) -> None:
+def _refuse_lost(line: Line, digest: str, commits: int, patches: int) -> None:
     """Refuse to overwrite or delete patches that the tree knows nothing of."""
     git, tree_folder, folder = Git(line.tree), line.show(line.tree), line.show(line.folder)
-    if git.config(tree.PATCHES) != line.patches_digest():
-        raise LostWorkError(
-            f'Someone changed the patches in `{folder}` after the tree `{tree_folder}` was made from them, and the tree '
-            f'knows nothing of that.',
-            _start_over(line),
-        )
+    if git.config(tree.PATCHES) != digest:
+        raise _changed_since(line)
     stopped = git.config(tree.STOPPED)
-    if stopped and commits < len(line.patches):
+    if stopped and commits < patches:
         raise LostWorkError(
             f'`make apply` stopped at `{folder}/{stopped}`, and the tree `{tree_folder}` has only {commits} commits for '
-            f'the {len(line.patches)} patches of `{folder}`, so the rest of the series would be deleted.',
+            f'the {patches} patches of `{folder}`, so the rest of the series would be deleted.',
             f'Delete the tree and run `{line.make("apply")}` to get back to where it stopped. To drop a patch on purpose, '
             f'delete its file before that.',
         )
+
+
+def _changed_since(line: Line) -> LostWorkError:
+    return LostWorkError(
+        f'Someone changed the patches in `{line.show(line.folder)}` after the tree `{line.show(line.tree)}` was made from '
+        f'them, and the tree knows nothing of that.',
+        _start_over(line),
+    )
 
 
 def _start_over(line: Line) -> str:
@@ -223,22 +224,26 @@ def check_patches(line: Line, patches: list[Path], folder: Path, command: str) -
             )
 
 
-def _swap(line: Line, patches: list[Path], folder: Path) -> None:
-    """Put patches into the place of the line's patches, all at once."""
-    new, old = folder / 'new', folder / 'old'
+def _swap(line: Line, patches: list[Path], pins: str, folder: Path, digest: str) -> None:
+    """Put patches and pins into the place of the line's, all at once.
+
+    Raises:
+        LostWorkError: The line's patches are not those with that digest any more.
+    """
+    new = folder / 'new'
     shutil.copytree(
         line.folder,
         new,
         copy_function=link,
         ignore=lambda _, names: [name for name in names if name.endswith('.patch')],
     )
+    write(new / 'line.toml', pins)
     for patch in patches:
         before = line.folder / patch.name
         same = before.exists() and before.read_bytes() == patch.read_bytes()
         link(str(before if same else patch), str(new / patch.name))
-    line.folder.rename(old)
-    try:
-        new.rename(line.folder)
-    except OSError:
-        old.rename(line.folder)
-        raise
+    put(new, line.folder)
+    # Only now nobody can change them any more.
+    if digest_patches(sorted(new.glob('*.patch'))) != digest:
+        put(new, line.folder)
+        raise _changed_since(line)

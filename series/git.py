@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from series.errors import GitError, SeriesError
+from series.errors import GitError, OddFilesError, SeriesError
+from series.folders import held
 
 NAME = 'series'
 EMAIL = 'series@localhost'
@@ -84,6 +86,8 @@ class Git:
                 stdin=stdin or subprocess.DEVNULL,
                 env=self._environment or environment(),
                 capture_output=True,
+                # What git does on when the tool is killed is still under its locks.
+                pass_fds=held(),
                 check=False,
             )
         except FileNotFoundError:
@@ -106,6 +110,33 @@ class Git:
     def lines(self, *args: str) -> list[str]:
         """Run git and return the lines of its standard output."""
         return self.run(*args).splitlines()
+
+    def files(self, revision: str, folder: str) -> dict[str, bytes]:
+        """Read the files that a commit has in a folder, byte for byte, by their paths relative to it.
+
+        Raises:
+            GitError: There is no such folder.
+            OddFilesError: Some of it are no regular files.
+        """
+        listed = [
+            entry.split('\t', 1)
+            for entry in self.run('ls-tree', '-r', '-z', f'{revision}:{folder}').split('\0')
+            if entry
+        ]
+        if odd := [name for about, name in listed if not about.startswith('100')]:
+            raise OddFilesError(revision, folder, odd)
+        with tempfile.TemporaryFile() as asked:
+            asked.write(''.join(f'{about.split()[2]}\n' for about, _ in listed).encode())
+            asked.seek(0)
+            done = self.attempt('cat-file', '--batch', stdin=asked)
+        found: dict[str, bytes] = {}
+        rest = memoryview(done.stdout)
+        for _, name in listed:
+            head, _, _ = bytes(rest[:100]).partition(b'\n')
+            start, size = len(head) + 1, int(head.split()[2])
+            found[name] = bytes(rest[start : start + size])
+            rest = rest[start + size + 1 :]
+        return found
 
     def has(self, revision: str) -> bool:
         """Say whether a revision names a commit here."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,10 +63,25 @@ class Line(hatch_build.Line):
 
     def patches_digest(self) -> str:
         """Compute a digest of the names and the bytes of all patches, which tells whether someone changed them."""
-        digest = hashlib.sha256()
-        for patch in self.patches:
-            digest.update(f'{hashlib.sha256(patch.read_bytes()).hexdigest()}  {patch.name}\n'.encode())
-        return digest.hexdigest()
+        return digest_patches(self.patches)
+
+
+def digest_patches(patches: Iterable[Path]) -> str:
+    """Compute the digest of patches that `Line.patches_digest()` compares."""
+    digest = hashlib.sha256()
+    for patch in patches:
+        digest.update(f'{hashlib.sha256(patch.read_bytes()).hexdigest()}  {patch.name}\n'.encode())
+    return digest.hexdigest()
+
+
+def pin_patched(text: str, digest: str) -> str:
+    """Return the text of a `line.toml` with the digest of the package with the patches, in place of the one that it has."""
+    if re.search(r'^patched = ', text, re.MULTILINE):
+        return re.sub(r'^patched = "[^"]*"', f'patched = "{digest}"', text, count=1, flags=re.MULTILINE)
+    comment = '# package_digest() of the base with the patches; `make extract` writes it'
+    return re.sub(
+        r'^digest = .*\n', lambda pin: f'{pin[0]}patched = "{digest}"  {comment}\n', text, count=1, flags=re.MULTILINE
+    )
 
 
 def line_names(root: Path) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +18,7 @@ from pydantic_ai_slim.hatch_build import DIST_NAME
 from series.base import Report, base_repository, base_wheel, download, wheel_metadata
 from series.environments import overrides, uv
 from series.errors import DownloadError, LockError
+from series.folders import lock, scratch, write
 from series.git import Git, words
 from series.line import Line
 
@@ -71,8 +71,10 @@ def write_locks(line: Line, report: Report) -> list[Path]:
         LockError: uv finds no releases that go together; what was locked before stays as it was.
     """
     settings = tomli.loads(Git(base_repository(line, report)).run('show', 'HEAD:pyproject.toml'))
-    with tempfile.TemporaryDirectory(dir=line.folder.parent, prefix='.locks-') as name:
-        folder = Path(name)
+    with (
+        lock(line.root, line.name, line.make('locks')),
+        scratch(line.root, line.folder.parent, 'locks') as folder,
+    ):
         report(f'Reading what upstream requires in {line.name}')
         workspace = _workspace(line, folder)
         made: dict[Path, str] = {}
@@ -82,9 +84,9 @@ def write_locks(line: Line, report: Report) -> list[Path]:
             required = _required(line, workspace, settings, install)
             target = lock_file(line, install, resolution)
             made[target] = _compile(line, folder, required, resolution, target)
-    for target, text in made.items():
-        target.parent.mkdir(exist_ok=True)
-        target.write_text(text, 'utf-8')
+        for target, text in made.items():
+            target.parent.mkdir(exist_ok=True)
+            write(target, text)
     return list(made)
 
 

@@ -20,15 +20,16 @@ from pathlib import Path
 
 from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER
 from series import matrix_plugin
-from series.apply import apply_one
-from series.base import Report, base_repository, base_wheel, clone, write
+from series.base import Report, base_repository, base_wheel, clone
 from series.build import build
 from series.environments import find_python
 from series.errors import MatrixError, NoTestsError, PatchError
+from series.folders import write
 from series.git import Git
 from series.hatch import HatchEnvironment, HatchProject
 from series.line import Line
 from series.locks import INSTALLS, RESOLUTIONS, lock_file
+from series.merge import apply_one
 from series.outcomes import Comparison, Outcome, compare, load
 from series.postgres import NoPostgresError, postgres_server
 

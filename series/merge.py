@@ -1,16 +1,31 @@
-"""Try a patch on another base than its own, and say what came of it."""
+"""Commit patches, also to another base than their own, and say what came of it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from series.apply import AM, apply_one
 from series.errors import PatchError
 from series.git import Git, words
+
+AM = (
+    'am',
+    '--quiet',
+    '--patch-format=mbox',
+    # `[x]` in front of a subject is part of it.
+    '--keep-non-patch',
+    '--keep-cr',
+    # The configuration of the tree, in which a patch that doesn't apply waits, is the user's to change.
+    '--no-scissors',
+    '--no-gpg-sign',
+    '--whitespace=nowarn',
+    # With the fixed committer this makes commit ids depend on nothing but the patches.
+    '--committer-date-is-author-date',
+)
+"""How a patch is committed; `--3way` or `--no-3way` comes on top."""
 
 
 class Outcome(Enum):
@@ -54,6 +69,25 @@ def attempt(git: Git, patch: Path) -> Attempt:
     return Attempt(Outcome.MERGES if git.run('rev-parse', 'HEAD') != before else Outcome.CONTAINED)
 
 
+def apply_one(git: Git, patch: Path) -> None:
+    """Commit a patch to a repository, or leave the repository as it was.
+
+    Raises:
+        PatchError: It doesn't apply; the error has no remedy yet.
+    """
+    done = git.attempt(*AM, '--no-3way', str(patch.resolve()))
+    if done.returncode:
+        git.attempt('am', '--abort')
+        # The rest of what `git am` says is what to do next, which is another thing here.
+        said = '\n'.join(line for line in words(done).splitlines() if line.startswith(('error:', 'fatal:')))
+        raise PatchError('', '', said or words(done), patch=patch, files=misfits(said))
+
+
+def misfits(said: str) -> list[str]:
+    """Return the files that a patch doesn't fit, from what git said of it."""
+    return sorted(set(re.findall(r'^error: (?:patch failed: )?(.+?):(?:\d+$| )', said, re.MULTILINE)))
+
+
 def conflicts(git: Git) -> Iterator[str]:
     """Yield where a work tree has conflicts: each file, with the lines of its marks or with what else is the matter."""
     for path, held in unmerged(git).items():
@@ -74,3 +108,59 @@ def unmerged(git: Git) -> dict[str, set[str]]:
         about, _, path = entry.partition('\t')
         stages.setdefault(path, set()).add(about.split()[2])
     return stages
+
+
+def conflict_remedy(folder: str, go_on: str, *, marked: bool, what: str = 'It') -> str:
+    """Say what to do about a patch that waits in a tree.
+
+    Args:
+        folder: The tree.
+        go_on: The commands to run after that.
+        marked: Whether there are conflict marks in the files.
+        what: Which patch it is.
+    """
+    if marked:
+        how = f'{what} waits in `{folder}`, with conflict marks. Edit the marked files, `git -C {folder} add` or `rm` them,'
+    else:
+        how = (
+            f'{what} waits in `{folder}`. Put what fits into the files and the rest beside them with `git -C {folder} am '
+            f'--show-current-patch=diff | git -C {folder} apply --reject`; edit the files, `git -C {folder} add` them,'
+        )
+    return f'{how} and run {go_on}.'
+
+
+_MARK = r'<{7} (HEAD|Updated upstream)|\|{7} .+|>{7} ([0-9a-f]{7,40} \(.+\)|Stashed changes)'
+
+
+def left_marks(git: Git, change: Sequence[str], subject: str, known: Iterable[Path], also: str = '') -> list[str]:
+    """Find the conflict marks of git's that a change adds.
+
+    They are told from other text by their labels, and from such text in a patch by the patch.
+
+    Args:
+        git: The repository.
+        change: What to compare, as arguments of `git diff`.
+        subject: The subject of the patch, which git puts behind a mark.
+        known: Patches, which may add such lines themselves.
+        also: A line without a label to be taken for a mark too.
+
+    Returns:
+        Each file that has some, with the numbers of their lines.
+    """
+    options = ('--unified=0', '--no-color', '--no-ext-diff', '--no-textconv', '--no-renames')
+    prefixes = ('--src-prefix=a/', '--dst-prefix=b/')
+    added = {line[1:].rstrip(b'\r') for patch in known for line in patch.read_bytes().split(b'\n') if line[:1] == b'+'}
+    found: dict[str, list[str]] = {}
+    path, number = '', 0
+    for entry in git.attempt('-c', 'core.quotePath=false', 'diff', *options, *prefixes, *change).stdout.split(b'\n'):
+        text = entry.decode('utf-8', 'replace').rstrip('\r')
+        if text.startswith('+++ '):
+            path = text.removeprefix('+++ b/').rstrip('\t')
+        elif place := re.match(r'@@ \S+ \+(\d+)', text):
+            number = int(place[1])
+        elif text.startswith('+'):
+            mark = re.fullmatch(_MARK, text[1:]) or text[1:] in (f'>>>>>>> {subject}', also or None)
+            if mark and text[1:].encode() not in added:
+                found.setdefault(path, []).append(str(number))
+            number += 1
+    return [f'{path}:{", ".join(numbers)}' for path, numbers in found.items()]

@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,15 +23,17 @@ from packaging.version import InvalidVersion, Version
 from pydantic_ai_slim import hatch_build
 from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER, Archive, content_digest
 from series import tree
-from series.apply import AM, apply_series
-from series.base import Report, base_repository, borrow, clone, download, download_archive, write
+from series.apply import apply_series, copy_patches
+from series.base import Report, base_repository, borrow, clone, download, download_archive
 from series.errors import DownloadError, NoReleaseError, PatchError, RebaseError
-from series.extract import check_patches, refuse_no_series, write_patches
+from series.extract import check_patches, patched_digest, refuse_no_series
+from series.folders import lock, put, scratch, sweep, write
 from series.git import Git, words
 from series.index import Release, find_release
-from series.line import Line, find_line
-from series.merge import Attempt, Outcome, attempt, conflicts
+from series.line import Line, find_line, pin_patched
+from series.merge import AM, Attempt, Outcome, attempt, conflict_remedy, conflicts, left_marks, unmerged
 from series.message import read_message
+from series.patches import write_patches
 
 _OLD = 'refs/series/old'
 """The last commit of the old line's series, while a rebase is under way."""
@@ -42,6 +43,12 @@ _STATE = Path('.git') / 'series-rebase'
 
 _KEPT = 'rebase.json'
 """What in there makes a rebase one that is under way."""
+
+_GOING = 'going'
+"""What in that is there while git goes on with a patch that waited."""
+
+_LEFT = 'refs/series/left'
+"""What git had left in the work tree when a rebase was killed, before it began that patch anew."""
 
 _COMMAND = 'make rebase ARGS=--continue'
 
@@ -121,22 +128,24 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
             f'The index does not tell on which day `{DIST_NAME}` {release.version} was published.',
             'Say it with `--released YYYY-MM-DD` (`make rebase ... ARGS="--released YYYY-MM-DD"`).',
         )
-    base_repository(line, report)  # makes `build`, too
-    with tempfile.TemporaryDirectory(dir=line.tree.parent, prefix='.rebase-') as name:
-        folder = Path(name)
-        new, base, notes = _prepare(line, release, folder, report)
-        old = apply_series(line, folder / 'old', report)
+    with (
+        lock(root, str(release.version), 'make rebase'),
+        scratch(root, line.tree.parent, 'rebase') as folder,
+    ):
+        _refuse_taken(root, str(release.version))
+        new, base, patches, notes = _prepare(line, release, folder, report)
+        old = apply_series(line, folder / 'old', report, patches)
         report('Checking the new base out')
         git = clone(base, folder / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
         borrow(old, git)
         git.run('update-ref', _OLD, old.run('rev-parse', 'HEAD'))
+        attempts = _merge_all(git, patches, report)
         (folder / 'state').rename(git.folder / _STATE)
-        attempts = _merge_all(git, line.patches, report)
         subjects = old.lines('log', '--reverse', '--format=%s', f'{tree.BASE}..HEAD')
         kept = {
             'line': line.version,
-            'subjects': dict(zip((patch.name for patch in line.patches), subjects, strict=True)),
+            'subjects': dict(zip((patch.name for patch in patches), subjects, strict=True)),
             'notes': notes,
         }
         (git.folder / _STATE / _KEPT).write_text(json.dumps(kept), 'utf-8')
@@ -165,25 +174,84 @@ def continue_rebase(root: Path, version: str | None, report: Report, *, skip: bo
         ExtractError: The commits are no series that can be applied again.
     """
     state = _under_way(root, version)
+    with lock(root, state.line.name, _COMMAND):
+        tree.mend(state.line)
+        state, skip = _resume(_read_state(state.line.tree), skip)
+        waiting = _waiting(state)
+        if waiting is not None:
+            report(f'Going on with `{waiting}`')
+            if skip:
+                state = _skip(state, [waiting])
+            else:
+                _refuse_marks(state, waiting)
+            _note(state, _GOING, {'waiting': waiting, 'head': state.git.run('rev-parse', 'HEAD'), 'skip': skip})
+            done = state.git.attempt('am', '--skip' if skip else '--continue')
+            _note(state, _GOING, None)
+            if (now := _waiting(state)) is not None:
+                if now != waiting:
+                    raise _stopped(state)
+                raise PatchError(
+                    f'The patch `{waiting}` waits in `{state.line.show(state.line.tree)}` and is not resolved.',
+                    _resolve(state, list(conflicts(state.git))),
+                    words(done),
+                    patch=state.folder / 'series' / waiting,
+                    files=[],
+                )
+        elif skip:
+            state = _skip(state, _missing(state))
+        return _finish(state, report)
+
+
+def _resume(state: _State, skip: bool) -> tuple[_State, bool]:
+    """Finish what an earlier command was doing with the patch that waits, if it was killed while git did it.
+
+    Returns:
+        The state, and whether to skip the patch that waits now: one that the earlier command has skipped isn't the next one.
+
+    Raises:
+        PatchError: Another patch conflicts by now.
+    """
+    going = json.loads((state.folder / _KEPT).read_text('utf-8')).get(_GOING)
+    if not going:
+        return state, skip
+    git = state.git
+    for stale in (*(git.folder / '.git').glob('*.lock'), *(git.folder / '.git' / 'refs').rglob('*.lock')):
+        stale.unlink(missing_ok=True)
     waiting = _waiting(state)
+    if waiting == going['waiting'] and git.run('rev-parse', 'HEAD') == going['head']:
+        return state, skip
+    if waiting is not None and not unmerged(git):
+        # Git was in the middle of it. What it has left there is kept, in case that the user has added to it.
+        if left := git.run('stash', 'create'):
+            git.run('update-ref', _LEFT, left)
+        applying = git.folder / '.git' / 'rebase-apply'
+        mails = sorted(applying.glob('[0-9][0-9][0-9][0-9]'))[int((applying / 'next').read_text()) - 1 :]
+        (folder := state.folder / 'rest').mkdir(exist_ok=True)
+        rest = [shutil.copyfile(mail, folder / mail.name) for mail in mails]
+        git.run('am', '--quit')
+        git.run('reset', '--quiet', '--hard')
+        git.attempt(*AM, '--3way', *map(str, rest))
+        waiting = _waiting(state)
+    _note(state, _GOING, None)
     if waiting is not None:
-        report(f'Going on with `{waiting}`')
-        if skip:
-            state = _skip(state, [waiting])
-        done = state.git.attempt('am', '--skip' if skip else '--continue')
-        if (now := _waiting(state)) is not None:
-            if now != waiting:
-                raise _stopped(state)
-            raise PatchError(
-                f'The patch `{waiting}` waits in `{state.line.show(state.line.tree)}` and is not resolved.',
-                _resolve(state, list(conflicts(state.git))),
-                words(done),
-                patch=state.folder / 'series' / waiting,
-                files=[],
-            )
-    elif skip:
-        state = _skip(state, _missing(state))
-    return _finish(state, report)
+        raise _stopped(state)
+    return state, skip and not going['skip']
+
+
+def _refuse_marks(state: _State, waiting: str) -> None:
+    """Refuse to commit what still has the conflict marks that git put there."""
+    applying = state.line.tree / '.git' / 'rebase-apply'
+    mail = applying / f'{int((applying / "next").read_text()):04}'
+    marks = left_marks(state.git, ['--cached', 'HEAD'], read_message(mail).subject, [mail], '=======')
+    if marks:
+        raise PatchError(
+            f'The patch `{waiting}` waits in `{state.line.show(state.line.tree)}`, and what is added for it still has '
+            f'conflict marks.',
+            _resolve(state, marks),
+            '\n'.join(marks),
+            patch=state.folder / 'series' / waiting,
+            files=sorted(mark.rpartition(':')[0] for mark in marks),
+        )
 
 
 def abort_rebase(root: Path, version: str | None) -> Line:
@@ -193,6 +261,11 @@ def abort_rebase(root: Path, version: str | None) -> Line:
         RebaseError: None is under way, or its line is there already.
     """
     state = _under_way(root, version)
+    with lock(root, state.line.name, 'make rebase ARGS=--abort'):
+        return _abort(state)
+
+
+def _abort(state: _State) -> Line:
     if state.line.folder.exists():
         raise RebaseError(
             f'The line `{state.line.name}` is there already; only `CHANGELOG.md` or `README.md` may lack it.',
@@ -202,8 +275,8 @@ def abort_rebase(root: Path, version: str | None) -> Line:
     if _build_folder(state.line).exists():
         shutil.rmtree(_build_folder(state.line))
     # In one step: what is left when this is interrupted must not pass for a rebase that can go on.
-    with tempfile.TemporaryDirectory(dir=state.line.tree.parent, prefix='.rebase-') as folder:
-        state.line.tree.rename(Path(folder) / state.line.name)
+    with scratch(state.line.root, state.line.tree.parent, 'rebase') as folder:
+        state.line.tree.rename(folder / state.line.name)
     return state.line
 
 
@@ -252,27 +325,30 @@ def _refuse_taken(root: Path, version: str) -> None:
 # The new line's pins
 
 
-def _prepare(line: Line, release: Release, folder: Path, report: Report) -> tuple[Line, Path, list[str]]:
-    """Find out what the new line is pinned to and write it to `folder/state`; return the line, its base and what to look at."""
+def _prepare(line: Line, release: Release, folder: Path, report: Report) -> tuple[Line, Path, list[Path], list[str]]:
+    """Find out what the new line is pinned to and write it to `folder/state`.
+
+    Returns:
+        The line, its base, copies of the patches to apply there, and what to look at.
+    """
     version = str(release.version)
     report(f'Getting `{DIST_NAME}` {version}')
     wheel = download(folder / 'base', f'{DIST_NAME}==={version}', '--only-binary', ':all:')
     with zipfile.ZipFile(wheel) as content:
         content.extractall(folder / 'unpacked')
+    digest = content_digest(folder / 'unpacked')
     (info,) = (folder / 'unpacked').glob(f'{DIST_NAME.replace("-", "_")}-*.dist-info')
     metadata = Metadata.from_email((info / 'METADATA').read_bytes(), validate=False)
     kind, archive, archive_file = _find_tests(release, folder / 'archives', report)
 
     state = folder / 'state'
-    shutil.copytree(
-        line.folder, state / 'series', ignore=lambda _, names: [n for n in names if not n.endswith('.patch')]
-    )
+    patches = copy_patches(line, state / 'series')
     (pins := state / version).mkdir()
     caps, notes = _caps((line.folder / 'line.toml').read_text('utf-8'), metadata)
     text = _LINE_TOML.format(
         base=version,
         released=f'{release.published:%Y-%m-%d}',
-        digest=content_digest(folder / 'unpacked'),
+        digest=digest,
         python=json.dumps(_pythons(metadata)),
         kind=_KINDS[kind],
         package=archive.package,
@@ -292,7 +368,7 @@ def _prepare(line: Line, release: Release, folder: Path, report: Report) -> tupl
             f'`{archive.package}` {archive.version}.'
         )
     new = _line(line.root, pins)
-    return new, base_repository(new, report, wheel, archive_file), notes
+    return new, base_repository(new, report, wheel, archive_file), patches, notes
 
 
 _LINE_TOML = """\
@@ -494,18 +570,8 @@ def _stopped(state: _State, attempts: Sequence[Attempt] = ()) -> PatchError:
 
 def _resolve(state: _State, places: Sequence[str]) -> str:
     """Say how to go on with a patch that waits in the tree."""
-    folder = state.line.show(state.line.tree)
-    if places:
-        how = f'It waits in `{folder}`, with conflict marks. Edit the marked files, `git -C {folder} add` or `rm` them,'
-    else:
-        how = (
-            f'It waits in `{folder}`. Put what fits into the files and the rest beside them with `git -C {folder} am '
-            f'--show-current-patch=diff | git -C {folder} apply --reject`; edit the files, `git -C {folder} add` them,'
-        )
-    return (
-        f'{how} and run `{_COMMAND}`; if upstream has all of it, run `make rebase ARGS=--skip`; or give up with `make '
-        f'rebase ARGS=--abort`.'
-    )
+    go_on = f'`{_COMMAND}`; if upstream has all of it, run `make rebase ARGS=--skip`; or give up with `make rebase ARGS=--abort`'
+    return conflict_remedy(state.line.show(state.line.tree), go_on, marked=bool(places))
 
 
 def _waiting(state: _State) -> str | None:
@@ -537,6 +603,7 @@ def _under_way(root: Path, version: str | None) -> _State:
     """
     found = sorted(path.parents[2] for path in (root / 'build').glob(f'{version or "*"}/{_STATE}/{_KEPT}'))
     if not found:
+        sweep(root)  # the last one may have been killed while it was given up
         raise RebaseError(
             f'No rebase{f" to {version}" if version else ""} is under way.',
             'Start one with `make rebase LINE=... ONTO=...`.',
@@ -562,11 +629,14 @@ def _read_state(folder: Path) -> _State:
 
 def _skip(state: _State, names: Iterable[str]) -> _State:
     """Remember that patches are left out."""
-    path = state.folder / _KEPT
-    kept = json.loads(path.read_text('utf-8'))
-    kept['skipped'] = [*state.skipped, *names]
-    write(path, json.dumps(kept))
+    _note(state, 'skipped', [*state.skipped, *names])
     return _read_state(state.line.tree)
+
+
+def _note(state: _State, name: str, value: Any) -> None:
+    """Keep something of the rebase with the rest."""
+    path = state.folder / _KEPT
+    write(path, json.dumps(json.loads(path.read_text('utf-8')) | {name: value}))
 
 
 # The end
@@ -585,17 +655,18 @@ def _finish(state: _State, report: Report) -> Rebased:
         tree.refuse_dirty(line)
         tree.refuse_elsewhere(line, _COMMAND)
         if git.lines('rev-list', f'{tree.BASE}..HEAD'):
-            refuse_no_series(line, _COMMAND)
-        with tempfile.TemporaryDirectory(dir=line.folder.parent, prefix='.rebase-') as name:
+            refuse_no_series(line, _COMMAND, sorted((state.folder / 'series').iterdir()))
+        with scratch(line.root, line.folder.parent, 'rebase') as temporary:
             report('Writing the patches')
-            folder = Path(name) / line.name
+            folder = temporary / line.name
             shutil.copytree(state.folder / line.name, folder)
-            patches = write_patches(git, Path(name) / 'written')
+            write(folder / 'line.toml', pin_patched((folder / 'line.toml').read_text('utf-8'), patched_digest(git)))
+            patches = write_patches(git, temporary / 'written')
             report('Applying what was written')
-            check_patches(line, patches, Path(name) / 'check', _COMMAND)
+            check_patches(line, patches, temporary / 'check', _COMMAND)
             for patch in patches:
                 patch.rename(folder / patch.name)
-            _write_build(state, Path(name) / 'build')
+            _write_build(state, temporary / 'build')
             folder.rename(line.folder)
     made = find_line(line.root, line.name)
     rebased = _compare(state, made)
@@ -604,9 +675,7 @@ def _finish(state: _State, report: Report) -> Rebased:
             text = path.read_text('utf-8')
             if (changed := change(text, state, rebased)) != text:
                 write(path, changed)
-    git.run('update-ref', tree.APPLIED, 'HEAD')
-    git.run('config', tree.PATCHES, made.patches_digest())
-    git.run('config', tree.STOPPED, '')
+    tree.record(git, made.patches_digest())
     (state.folder / _KEPT).unlink()
     shutil.rmtree(state.folder)
     git.run('update-ref', '-d', _OLD)
@@ -618,8 +687,8 @@ def _refuse_missing(state: _State) -> None:
     missing = _missing(state)
     if not missing:
         return
-    with tempfile.TemporaryDirectory(dir=state.line.tree.parent, prefix='.rebase-') as name:
-        git = clone(state.line.tree, Path(name) / 'tree', 'HEAD')
+    with scratch(state.line.root, state.line.tree.parent, 'rebase') as folder:
+        git = clone(state.line.tree, folder / 'tree', 'HEAD')
         missing = [
             patch for patch in missing if attempt(git, state.folder / 'series' / patch).outcome is not Outcome.CONTAINED
         ]
@@ -637,10 +706,8 @@ def _write_build(state: _State, temporary: Path) -> None:
     """Put the folder of the build into its place, instead of what an interrupted attempt has left there."""
     target = _build_folder(state.line)
     shutil.copytree(state.folder / 'build', temporary)
-    if target.exists():
-        shutil.rmtree(target)
     target.parent.mkdir(exist_ok=True)
-    temporary.rename(target)
+    put(temporary, target)
 
 
 def _compare(state: _State, made: Line) -> Rebased:

@@ -31,6 +31,7 @@ from series.base import Report, wheel_metadata
 from series.build import build
 from series.environments import find_python, line_python
 from series.errors import ReleaseError
+from series.folders import lock, put, scratch
 from series.git import Git
 from series.line import Line, find_lines
 
@@ -75,15 +76,15 @@ def release(root: Path, report: Report) -> Path:
     entries = changelog_entries(lines)
     uid, time = git.run('show', '--no-patch', '--format=%H %cI', 'HEAD').split()
     commit = _Commit(uid, datetime.fromisoformat(time))
-    dist = root / 'dist'
-    dist.mkdir(exist_ok=True)
+    target = root / 'dist' / 'release'
     with (
-        tempfile.TemporaryDirectory(dir=dist, prefix='.release-') as folder,
+        lock(root, 'release', 'make release'),
+        scratch(root, target.parent, 'release') as folder,
         tempfile.TemporaryDirectory(prefix='elsewhere-') as elsewhere,
     ):
-        made = Path(folder) / 'release'
+        made = folder / 'release'
         made.mkdir()
-        checkouts = [_check_out(git, commit, path) for path in (Path(folder) / 'first', Path(elsewhere) / 'the second')]
+        checkouts = [_check_out(git, commit, path) for path in (folder / 'first', Path(elsewhere) / 'the second')]
         for step, line in enumerate(lines):
             report(f'Building {line.version} twice', step, len(lines))
             wheel = _build_twice(line, checkouts, report)
@@ -92,10 +93,7 @@ def release(root: Path, report: Report) -> Path:
             (made / f'{wheel.name.removesuffix("-py3-none-any.whl")}.cdx.json').write_text(bill, 'utf-8')
         (made / DIGESTS).write_text(_digests(made), 'utf-8')
         (made / TEXT).write_text(_text(entries, commit), 'utf-8')
-        target = dist / 'release'
-        if target.exists():
-            target.rename(Path(folder) / 'before')
-        made.rename(target)
+        put(made, target)
     return target
 
 
@@ -260,13 +258,16 @@ def bill_of_materials(line: Line, wheel: Path, commit: str, time: datetime) -> s
         licenses=[licenses.make_from_string(expression)],
         purl=_purl(DIST_NAME, line.version),
         hashes=[_model.HashType(alg=_model.HashAlgorithm.SHA_256, content=digest)],
-        properties=[_model.Property(name='lifecycle:wheel', value=wheel.name)],
+        properties=[
+            _model.Property(name='lifecycle:wheel', value=wheel.name),
+            _model.Property(name='lifecycle:content-digest', value=line.patched),
+        ],
         pedigree=_component.Pedigree(
             ancestors=[base],
             commits=[_component.Commit(uid=commit)],
             patches=patches,
             notes='The base with the patches applied in the order of their paths, built from the commit of the repository '
-            'that holds them. Its content digest is the SHA-256 of a listing as sha256sum prints it.',
+            'that holds them. The content digests are the SHA-256 of a listing as `sha256sum --zero` prints it.',
         ),
     )
     required = _required(metadata)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic_ai_slim import hatch_build
@@ -11,6 +11,7 @@ from series import tree
 from series.apply import apply_series
 from series.base import Report, borrow
 from series.errors import ReviewError
+from series.folders import scratch
 from series.git import Git
 from series.line import Line
 
@@ -67,10 +68,9 @@ def compare(before: Line, after: Line, report: Report, *, colour: bool = False) 
     """
     if (before.base_message, before.patches_digest()) == (after.base_message, after.patches_digest()):
         return ''
-    after.cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=after.cache.parent, prefix='.review-') as folder:
-        old = apply_series(before, Path(folder) / 'before', report)
-        new = apply_series(after, Path(folder) / 'after', report)
+    with scratch(after.root, after.cache.parent, 'review') as folder:
+        old = apply_series(before, folder / 'before', report)
+        new = apply_series(after, folder / 'after', report)
         borrow(old, new)
         report('Comparing')
         ranges = [f'{git.run("rev-parse", tree.BASE)}..{git.run("rev-parse", "HEAD")}' for git in (old, new)]
@@ -105,4 +105,7 @@ def _line_of(line: Line, revision: str, folder: Path) -> Line:
             # Not as text: a patch can hold any bytes.
             done = git.attempt('cat-file', 'blob', f'{revision}:{name}')
             (target / Path(name).name).write_bytes(done.stdout)
-    return _PastLine(**vars(hatch_build.load_line(target)), checkout=line.root)
+    past = _PastLine(**vars(hatch_build.load_line(target)), checkout=line.root)
+    # Before there was `patched`, digests were computed otherwise. The release is the same one; that can go when nobody
+    # compares with such a revision any more.
+    return replace(past, digest=line.digest) if past.patched is None and past.base == line.base else past

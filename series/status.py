@@ -14,6 +14,7 @@ from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER
 from series import tree
 from series.apply import apply_series
 from series.base import Report, clone, download, wheel_files
+from series.folders import scratch
 from series.git import Git
 from series.index import find_release
 from series.line import Line
@@ -64,9 +65,9 @@ def _try(line: Line, wheel: Path, release: str, report: Report) -> list[Attempt]
     as the patch has it, so that the patches after it find what they stand on.
     """
     attempts: list[Attempt] = []
-    with tempfile.TemporaryDirectory(dir=line.cache.parent, prefix='.status-') as name:
-        old = apply_series(line, Path(name) / 'old', report)
-        git = clone(old.folder, Path(name) / 'new', tree.BASE)
+    with scratch(line.root, line.cache.parent, 'status') as folder:
+        old = apply_series(line, folder / 'old', report)
+        git = clone(old.folder, folder / 'new', tree.BASE)
         _replace_package(git, wheel, release)
         commits = old.lines('rev-list', '--reverse', f'{tree.BASE}..HEAD')
         for number, (patch, commit) in enumerate(zip(line.patches, commits, strict=True)):

@@ -1,8 +1,13 @@
-"""Look at a tree before it is read or replaced, so that no work is lost."""
+"""Look at a tree before it is read or replaced, so that no work is lost, and keep its books."""
 
 from __future__ import annotations
 
-from series.errors import DirtyTreeError, ElsewhereError, LostWorkError, NoTreeError, UnfinishedError
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from series.errors import DirtyTreeError, ElsewhereError, GitError, LostWorkError, NoTreeError, UnfinishedError
+from series.folders import write
 from series.git import Git
 from series.line import Line
 
@@ -21,6 +26,9 @@ PATCHES = 'series.patches'
 STOPPED = 'series.stopped'
 """The setting of the tree with the name of the patch at which `apply` stopped, or nothing."""
 
+_NOTE = Path('.git') / 'series-note.json'
+"""What is being noted of the tree, while it is: a verb that is killed in between is finished by the next one."""
+
 _OPERATIONS = {
     'rebase-merge': 'rebase',
     'rebase-apply': 'am',
@@ -28,6 +36,89 @@ _OPERATIONS = {
     'CHERRY_PICK_HEAD': 'cherry-pick',
     'REVERT_HEAD': 'revert',
 }
+
+
+def record(git: Git, patches: str, stopped: str = '', *, base: str = '', head: str = '') -> None:
+    """Note which commits the patches of the line stand for.
+
+    Args:
+        git: The tree.
+        patches: The digest of the patches, as they were when they were read or written.
+        stopped: The name of the patch at which `apply` stopped, or nothing.
+        base: The base commit, where the tree is to move to another one.
+        head: The commit of the last patch, where the tree, which must be clean, is to move there.
+    """
+    before = git.run('rev-parse', 'HEAD')
+    note = {
+        'before': before if head else '',
+        'head': head or before,
+        'base': base,
+        'patches': patches,
+        'stopped': stopped,
+    }
+    write(git.folder / _NOTE, json.dumps(note))
+    if head:
+        try:
+            git.run('checkout', '--quiet', '-B', BRANCH, head)
+        except GitError:
+            if not _changes(git):
+                (git.folder / _NOTE).unlink()
+            raise
+    _write_down(git, note)
+
+
+def mend(line: Line) -> None:
+    """Finish what a verb was noting of a tree when it was killed, or was moving there.
+
+    Raises:
+        DirtyTreeError: Files of the tree were changed since, so the move can't go on.
+    """
+    git = Git(line.tree)
+    if not (git.folder / _NOTE).exists():
+        return
+    # They are from the git that was killed with it: while the note is there, no other verb is at work.
+    for stale in (*(git.folder / '.git').glob('*.lock'), *(git.folder / '.git' / 'refs').rglob('*.lock')):
+        stale.unlink(missing_ok=True)
+    note: dict[str, str] = json.loads((git.folder / _NOTE).read_text('utf-8'))
+    if note['before']:
+        if git.run('rev-parse', 'HEAD') not in (note['before'], note['head']):
+            # The user has gone on from there.
+            (git.folder / _NOTE).unlink()
+            return
+        if changed := list(_changed_by_others(git, note['before'], note['head'])):
+            raise DirtyTreeError(
+                f'The tree `{line.show(line.tree)}` was moving to other commits when `make apply` was interrupted, and '
+                f'these files have been changed since.',
+                f'Put what you need of them away, restore them with `git -C {line.show(line.tree)} restore FILE` or delete '
+                f'them, then run the same command again.',
+                '\n'.join(changed),
+            )
+        git.run('checkout', '--quiet', '--force', '-B', BRANCH, note['head'])
+    _write_down(git, note)
+
+
+def _write_down(git: Git, note: dict[str, str]) -> None:
+    if note['base']:
+        git.run('update-ref', BASE, note['base'])
+    git.run('update-ref', APPLIED, note['head'])
+    git.run('config', PATCHES, note['patches'])
+    git.run('config', STOPPED, note['stopped'])
+    (git.folder / _NOTE).unlink()
+
+
+def _changed_by_others(git: Git, before: str, head: str) -> Iterator[str]:
+    """Yield which files have a content that no move from one commit to another can have left there, whole or in part."""
+    status = git.run('status', '--porcelain', '-z', '--no-renames', '--untracked-files=all')
+    for name in sorted({entry[3:] for entry in status.split('\0') if entry}):
+        path = git.folder / name
+        if path.exists():
+            content = path.read_bytes()
+            old, new = (git.attempt('cat-file', 'blob', f'{commit}:{name}') for commit in (before, head))
+            if not (
+                (not old.returncode and old.stdout == content)
+                or (not new.returncode and new.stdout.startswith(content))
+            ):
+                yield name
 
 
 def refuse_missing(line: Line) -> None:
@@ -49,7 +140,7 @@ def refuse_missing(line: Line) -> None:
 def unfinished(git: Git) -> str | None:
     """Return the git command that a repository is in the middle of, if any."""
     operation = next((name for path, name in _OPERATIONS.items() if git.holds(path)), None)
-    return 'rebase' if operation == 'am' and not git.holds('rebase-apply/applying') else operation
+    return 'rebase' if operation == 'am' and git.holds('rebase-apply/rebasing') else operation
 
 
 def refuse_unfinished(line: Line, command: str) -> None:
@@ -77,8 +168,7 @@ def refuse_dirty(line: Line) -> None:
     Raises:
         DirtyTreeError: It has some, which may be files that git doesn't know yet.
     """
-    changes = Git(line.tree).run('-c', 'core.quotePath=false', 'status', '--porcelain', '--untracked-files=all')
-    if changes:
+    if changes := _changes(Git(line.tree)):
         tree = line.show(line.tree)
         raise DirtyTreeError(
             f'The tree `{tree}` has changes that are not committed.',
@@ -86,6 +176,10 @@ def refuse_dirty(line: Line) -> None:
             f'`git -C {tree} clean`, then run the same command again.',
             changes,
         )
+
+
+def _changes(git: Git) -> str:
+    return git.run('-c', 'core.quotePath=false', 'status', '--porcelain', '--untracked-files=all')
 
 
 def refuse_lost(line: Line) -> None:

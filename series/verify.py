@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -16,15 +15,17 @@ from queue import SimpleQueue
 
 from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
 from series import tree
-from series.apply import apply_one
 from series.base import Report, base_repository, clone
 from series.environments import line_python, make_environment, overrides
 from series.errors import Fault, PatchError, VerifyError
-from series.extract import write_patches
+from series.extract import patched_digest
+from series.folders import lock, scratch
 from series.git import Git
 from series.line import Line
+from series.merge import apply_one
 from series.message import message_faults, read_message
 from series.needs import all_needs, direct_needs
+from series.patches import write_patches
 
 _PACKAGE = f'{UPSTREAM_FOLDER}/{PACKAGE}/'
 _PATHS = (_PACKAGE, 'tests/', 'docs/')
@@ -80,15 +81,24 @@ def verify(line: Line, report: Report, environment: Callable[[Line], Path] = ups
         NoPythonError: This machine has no Python for it.
         DownloadError: The base can't be got, or isn't the pinned one.
     """
-    base = base_repository(line, report)
-    report("Making the environment of upstream's tests")
-    python = environment(line)
-    with tempfile.TemporaryDirectory(dir=line.tree.parent, prefix='.verify-') as folder:
+    with (
+        lock(line.root, f'upstream-{line.name}', line.make('verify')),
+        scratch(line.root, line.tree.parent, 'verify') as folder,
+    ):
+        base = base_repository(line, report)
+        report("Making the environment of upstream's tests")
+        python = environment(line)
         report('Checking the base out')
-        git = clone(base, Path(folder) / 'tree', 'HEAD')
+        git = clone(base, folder / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
         found, checks = _plan(git, line.patches, report)
-        _run_all(checks, git, python, Path(folder), report)
+        patched = patched_digest(git)
+        _run_all(checks, git, python, folder, report)
+    if found and patched != line.patched and not any(verified.faults for verified in found):
+        pins = f'{line.show(line.folder)}/line.toml'
+        found[-1].faults.append(
+            Fault(f'`{pins}` pins another package than the patches make. `make extract` pins theirs.')
+        )
     if any(verified.faults for verified in found):
         raise VerifyError(
             line.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -23,8 +24,9 @@ from series.errors import (
     UnfinishedError,
 )
 from series.extract import extract
+from series.git import Git
 from series.line import Line
-from tests.series.upstream import ARCHIVE, PACKAGE, User, quiet
+from tests.series.upstream import ARCHIVE, PACKAGE, User, commit_patches, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 ADDED = PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')
@@ -175,6 +177,7 @@ def test_apply_again_moves_the_tree_on_and_keeps_what_else_it_has(line: Line, us
     user.git('switch', '--quiet', 'series')
     (line.tree / 'notes').mkdir()
     (line.tree / 'notes' / 'todo.txt').write_text('ignored by upstream\n')
+    commit_patches(line)
 
     line.patches[1].unlink()
     head = apply(line, quiet)
@@ -281,6 +284,85 @@ def test_apply_over_thrown_away_commits_applies(line: Line, user: User) -> None:
     assert apply(line, quiet) == head
 
 
+def test_apply_after_extracted_patches_were_overwritten_refuses(line: Line, user: User) -> None:
+    """As with `git checkout -- patches`, before they were committed."""
+    write_series(line, user, ('Add one', {'tests/one.txt': '1\n'}))
+    commit_patches(line)
+    apply(line, quiet)
+    user.commit('Add two', {'tests/two.txt': '2\n'})
+    extract(line, quiet)
+    User(line.root).git('checkout', '--quiet', '--', 'patches')
+    User(line.root).git('clean', '--quiet', '--force', 'patches')
+    abbreviated = user.git('log', '-1', '--format=%h')
+
+    with pytest.raises(LostWorkError) as error:
+        apply(line, quiet)
+    assert str(error.value) == (
+        'The patches in `patches/1.0.0` are others than those that were written there from the tree `build/1.0.0`, and some '
+        'of its commits are in no patch any more: neither there nor in the history of this repository.\n'
+        'Keep them with `git -C build/1.0.0 branch NAME series`, or throw them away with `git -C build/1.0.0 checkout -B series '
+        'refs/series/base`. Then run `make apply LINE=1.0.0` again.\n'
+        '\n'
+        f'    {abbreviated} Add two'
+    )
+    assert user.subjects() == ['Add one', 'Add two']
+
+    user.git('branch', 'mine', 'series')
+    apply(line, quiet)
+    assert user.subjects() == ['Add one']
+    assert user.git('log', '-1', '--format=%s', 'mine') == 'Add two'
+
+
+@pytest.mark.parametrize('where', ['commit', 'stash', 'index'])
+def test_apply_of_an_older_state_whose_newer_one_git_holds_applies(line: Line, user: User, where: str) -> None:
+    repository = User(line.root)
+    write_series(line, user, ('Add one', {'tests/one.txt': '1\n'}))
+    commit_patches(line)
+    apply(line, quiet)
+    user.commit('Add two', {'tests/two.txt': '2\n'})
+    extract(line, quiet)
+    if where == 'commit':
+        commit_patches(line)
+        repository.git('checkout', '--quiet', 'HEAD~1', '--', 'patches')
+        repository.git('rm', '--quiet', '--force', 'patches/1.0.0/0002-Add-two.patch')
+    elif where == 'stash':
+        repository.git('stash', '--quiet', '--include-untracked', '--', 'patches')
+    else:
+        repository.git('add', '--all', 'patches')
+        (line.folder / '0002-Add-two.patch').unlink()
+    apply(line, quiet)
+    assert user.subjects() == ['Add one']
+
+
+def test_apply_after_a_move_that_was_killed_keeps_what_the_user_has_changed_since(line: Line, user: User) -> None:
+    write_series(line, user, ('Add one', {'tests/one.txt': '1\n'}), ('Add two', {'tests/two.txt': '2\n'}))
+    commit_patches(line)
+    apply(line, quiet)
+    git, before = Git(line.tree), user.git('rev-parse', 'HEAD')
+    # As a checkout leaves it that was killed: a part of a file, and the lock.
+    note = {'before': before, 'head': user.git('rev-parse', 'HEAD~1'), 'base': '', 'patches': '', 'stopped': ''}
+    (line.tree / '.git' / 'series-note.json').write_text(json.dumps(note))
+    (line.tree / '.git' / 'index.lock').touch()
+    (line.tree / 'tests' / 'two.txt').unlink()
+    (line.tree / 'tests' / 'one.txt').write_text('')
+    (line.tree / 'tests' / 'test_tools.py').write_text('mine\n')
+    with pytest.raises(DirtyTreeError) as error:
+        apply(line, quiet)
+    assert str(error.value) == (
+        'The tree `build/1.0.0` was moving to other commits when `make apply` was interrupted, and these files have been '
+        'changed since.\n'
+        'Put what you need of them away, restore them with `git -C build/1.0.0 restore FILE` or delete them, then run the same '
+        'command again.\n'
+        '\n'
+        '    tests/test_tools.py'
+    )
+    assert (line.tree / 'tests' / 'test_tools.py').read_text() == 'mine\n'
+
+    (line.tree / 'tests' / 'test_tools.py').write_text(ARCHIVE['tests/test_tools.py'])
+    assert apply(line, quiet) == before
+    assert git.run('status', '--porcelain') == ''
+
+
 def test_apply_during_a_rebase_refuses(line: Line, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     write_series(line, user, ('Add one', {'tests/one.txt': '1\n'}))
     apply(line, quiet)
@@ -330,7 +412,7 @@ def test_apply_of_a_conflict_stops_with_marks_and_the_tool_waits_for_the_user(li
     assert str(error.value) == (
         'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to the base with the patches before it: '
         f'it does not fit `{TOOLS}`.\n'
-        'It waits in `build/1.0.0`, with conflict marks. Edit the marked files, `git -C build/1.0.0 add` them, and run '
+        'It waits in `build/1.0.0`, with conflict marks. Edit the marked files, `git -C build/1.0.0 add` or `rm` them, and run '
         '`git -C build/1.0.0 am --continue` and then `make extract LINE=1.0.0`; or give up with `git -C build/1.0.0 am --abort`.\n'
         '\n'
         f'    error: patch failed: {TOOLS}:1\n'
@@ -398,7 +480,7 @@ def test_apply_of_what_git_can_merge_in_part_names_the_patch_that_waits(line: Li
         'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to the base with the patches before it: '
         f'it does not fit `{TOOLS}`.\n'
         'Git could merge it, but not `0003-Call-it-title.patch`, which waits in `build/1.0.0`, with conflict marks. Edit '
-        'the marked files, `git -C build/1.0.0 add` them, and run `git -C build/1.0.0 am --continue` and then '
+        'the marked files, `git -C build/1.0.0 add` or `rm` them, and run `git -C build/1.0.0 am --continue` and then '
         '`make extract LINE=1.0.0`; or give up with `git -C build/1.0.0 am --abort`.'
     )
     assert user.subjects() == ['Add one', 'Swap the summands']

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pydantic_ai_slim.hatch_build import apply_patches, copy_package, load_line, package_digest
 from series import tree
 from series.apply import apply
 from series.errors import (
@@ -22,12 +23,14 @@ from series.errors import (
     ExtractError,
     LostWorkError,
     NoTreeError,
+    OddFilesError,
     PatchError,
     UnfinishedError,
 )
-from series.extract import extract
-from series.line import Line
-from tests.series.upstream import User, quiet
+from series.extract import extract, patched_digest
+from series.git import Git
+from series.line import Line, pin_patched
+from tests.series.upstream import PACKAGE, User, commit_patches, quiet
 
 SCENARIOS = sorted(Path(__file__).with_name('scenarios').iterdir())
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
@@ -59,6 +62,8 @@ def test_extract_scenario(scenario: Path, line: Line, user: User) -> None:
     steps = scenario / 'steps.sh'
     if steps.exists():
         subprocess.run(['sh', '-eu', str(steps)], cwd=line.tree, check=True, capture_output=True)
+    pins = line.folder / 'line.toml'
+    pins.write_text(pin_patched(pins.read_text(), patched_digest(Git(line.tree))))
     says, after = scenario / 'says.txt', scenario / 'after'
     assert extract(line, quiet) == (says.read_text().splitlines() if says.exists() else [])
     assert read(line.folder) == read(after if after.exists() else scenario / 'before')
@@ -127,19 +132,108 @@ def test_extract_that_fails_to_swap_leaves_the_patches(
 ) -> None:
     before = read(series.folder)
     user.commit('Add four', {'tests/four.txt': '4\n'})
-    rename = Path.rename
 
-    def fail(self: Path, target: Path) -> Path:
-        if self.name == 'new':
-            raise OSError('The disk is full')
-        return rename(self, target)
+    def fail(one: Path, other: Path) -> bool:
+        raise OSError('The disk is full')
 
-    monkeypatch.setattr(Path, 'rename', fail)
+    monkeypatch.setattr('series.folders._exchange', fail)
     with pytest.raises(OSError, match='The disk is full'):
         extract(series, quiet)
     assert read(series.folder) == before
     monkeypatch.undo()
     assert user.git('rev-parse', f'{tree.APPLIED}^{{tree}}') != user.git('rev-parse', 'HEAD^{tree}')
+
+
+def test_extract_pins_the_package_with_the_patches(series: Line, user: User, tmp_path: Path, unpacked: Path) -> None:
+    def patched() -> str:
+        (tree := tmp_path / 'tree').mkdir()
+        copy_package(unpacked, tree)
+        apply_patches(series.patches, tree)
+        digest = package_digest(tree)
+        shutil.rmtree(tree)
+        return digest
+
+    text = (series.folder / 'line.toml').read_text()
+    series_pin = load_line(series.folder).patched
+    assert series_pin == patched()
+
+    user.commit('Swap the summands', {TOOLS: PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')})
+    assert extract(series, quiet) == ['added 0004-Swap-the-summands.patch']
+    assert load_line(series.folder).patched == patched() != series_pin
+    now = load_line(series.folder).patched
+    assert (series.folder / 'line.toml').read_text() == text.replace(str(series_pin), str(now))
+
+    # When the patches are as they were, too.
+    (series.folder / 'line.toml').write_text(text.replace('patched', '#'))
+    assert extract(series, quiet) == ['changed line.toml']
+    assert load_line(series.folder).patched == now
+    assert extract(series, quiet) == []
+
+
+def test_extract_of_a_symlink_in_the_package_refuses(series: Line, user: User) -> None:
+    before = read(series.folder)
+    (series.tree / 'pydantic_ai_slim/pydantic_ai/passwords').symlink_to('/etc/passwd')
+    user.commit('Add passwords', {})
+    with pytest.raises(OddFilesError) as error:
+        extract(series, quiet)
+    assert str(error.value) == (
+        'The commit `HEAD` has what is no regular file in `pydantic_ai_slim/pydantic_ai`: `passwords`. Only regular files go '
+        'into the fork.\n'
+        'Have the commit that adds it write a file in its place, then run the same command again.'
+    )
+    assert read(series.folder) == before
+
+
+def test_extract_of_conflict_marks_names_the_files(series: Line, user: User) -> None:
+    """Those that git puts into files, not all that looks alike: a patch may be about them."""
+    user.commit('Underline', {'tests/one.txt': 'One\n=======\n<<<<<<< ours\n'})
+    assert extract(series, quiet) == ['added 0004-Underline.patch']
+    user.git('switch', '--quiet', '--create', 'side', 'HEAD~1')
+    user.commit('Change one', {'tests/one.txt': 'one\n'})
+    user.git('switch', '--quiet', 'series')
+    done = subprocess.run(['git', 'cherry-pick', 'side'], cwd=series.tree, capture_output=True, check=False)
+    assert done.returncode
+    user.git('add', '--all')
+    user.git('cherry-pick', '--continue')
+    before = read(series.folder)
+    with pytest.raises(ExtractError) as error:
+        extract(series, quiet)
+    assert error.value.problem == (
+        'The commits of the tree `build/1.0.0` are not a series:\n'
+        '- `Change one` has conflict marks in `tests/one.txt:1, 7`.'
+    )
+    assert read(series.folder) == before
+
+
+@pytest.mark.parametrize('moment', ['Writing the patches', 'Applying what was written'])
+def test_extract_over_patches_that_are_changed_meanwhile_refuses(series: Line, user: User, moment: str) -> None:
+    """The digest is that of the patches as they were read."""
+    user.commit('Add four', {'tests/four.txt': '4\n'})
+
+    def report(step: str, done: int = 0, of: int | None = None) -> None:
+        if step == moment:
+            series.patches[1].write_text('Another patch\n')
+
+    with pytest.raises(LostWorkError) as error:
+        extract(series, report)
+    assert error.value.problem == (
+        'Someone changed the patches in `patches/1.0.0` after the tree `build/1.0.0` was made from them, and the tree knows '
+        'nothing of that.'
+    )
+    assert series.patches[1].read_text() == 'Another patch\n'
+    assert len(series.patches) == 3
+
+
+def test_extract_after_an_apply_during_which_patches_changed_refuses(series: Line, user: User) -> None:
+    def report(step: str, done: int = 0, of: int | None = None) -> None:
+        if step == 'Applying `0002-Add-two.patch`':
+            series.patches[1].write_text('Another patch\n')
+
+    apply(series, report)
+    user.commit('Add four', {'tests/four.txt': '4\n'})
+    with pytest.raises(LostWorkError):
+        extract(series, quiet)
+    assert series.patches[1].read_text() == 'Another patch\n'
 
 
 # What is refused
@@ -219,9 +313,12 @@ def test_extract_on_another_first_commit_refuses(series: Line, user: User) -> No
     assert read(series.folder) == before
 
 
-def test_extract_on_the_base_of_another_line_toml_refuses(series: Line, user: User) -> None:
+def test_extract_on_the_base_of_another_line_toml_refuses(
+    series: Line, user: User, releases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv('PIP_FIND_LINKS', str(releases))
     assert series.tests
-    later = replace(series, tests=replace(series.tests, version='0.9.1'))
+    later = replace(series, tests=None, settings=series.tests)
     with pytest.raises(ExtractError) as error:
         extract(later, quiet)
     assert str(error.value) == (
@@ -240,8 +337,20 @@ def test_extract_on_the_base_of_another_line_toml_refuses(series: Line, user: Us
         '    pydantic-ai-slim 1.0.0\n'
         '\n'
         f'    The unmodified release, content {series.digest},\n'
-        f'    with the tests of pydantic-ai 0.9.1, archive {series.tests.digest}.'
+        f'    with the settings of pydantic-ai 0.9.0, archive {series.tests.digest}.'
     )
+
+
+def test_extract_of_a_tree_whose_base_has_the_same_files_writes_it(
+    series: Line, user: User, releases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a change of how digests are computed."""
+    monkeypatch.setenv('PIP_FIND_LINKS', str(releases))
+    user.commit('Add four', {'tests/four.txt': '4\n'})
+    renamed = user.git('commit-tree', f'{tree.BASE}^{{tree}}', '-m', 'Another message')
+    user.git('rebase', '--quiet', '--onto', renamed, tree.BASE, 'series')
+    user.git('update-ref', tree.BASE, renamed)
+    assert extract(series, quiet) == ['added 0004-Add-four.patch']
 
 
 def test_extract_of_what_is_no_series_names_everything_at_once(series: Line, user: User) -> None:
@@ -339,6 +448,7 @@ def test_extract_over_patches_that_someone_changed_to_the_same_is_done(series: L
 
 
 def test_extract_of_what_a_stopped_apply_left_refuses(series: Line, user: User) -> None:
+    commit_patches(series)
     second = series.patches[1]
     second.write_text(
         second.read_text().replace('+++ b/tests/two.txt', '+++ b/tests/one.txt').replace('new file mode 100644\n', '')

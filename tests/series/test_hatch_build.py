@@ -7,11 +7,13 @@ Wheels are built here as every installer builds them, by hatchling in a process 
 from __future__ import annotations
 
 import email
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
 from datetime import date
@@ -22,7 +24,18 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from pydantic_ai_slim import hatch_build
-from pydantic_ai_slim.hatch_build import Line, LineError, base_files, content_digest, load_line
+from pydantic_ai_slim.hatch_build import (
+    BaseMismatchError,
+    FileNameError,
+    ForkMismatchError,
+    Line,
+    LineError,
+    base_files,
+    content_digest,
+    digest_files,
+    load_line,
+)
+from series.line import pin_patched
 
 ROOT = Path(__file__).parents[2]
 LINES = [load_line(path.parent) for path in sorted(ROOT.glob('patches/*/line.toml'))]
@@ -42,13 +55,23 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path: Path, base: Path) -> Path:
     """What the build of `LINE` needs of this repository, without its patches."""
     folder = tmp_path / 'checkout'
     copy_checkout(folder)
     for patch in folder.glob('patches/*/*.patch'):
         patch.unlink()
+    pin(folder, base)
     return folder
+
+
+def pin(checkout: Path, base: Path) -> None:
+    """Pin what the patches of `LINE` make of the base, as `make extract` does."""
+    path = checkout / 'patches' / LINE.base / 'line.toml'
+    with tempfile.TemporaryDirectory() as tree:
+        hatch_build.copy_package(base, Path(tree))
+        hatch_build.apply_patches(load_line(path.parent).patches, Path(tree))
+        path.write_text(pin_patched(path.read_text(), hatch_build.package_digest(Path(tree))))
 
 
 def copy_checkout(folder: Path) -> None:
@@ -73,6 +96,7 @@ def build(
 def build_and_unpack(checkout: Path, base: Path, out: Path, **variables: str) -> Path:
     """Build a wheel and return the folder that it unpacks to."""
     out.mkdir()
+    pin(checkout, base)
     done = build(checkout, base, out, **variables)
     assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
     (wheel,) = out.iterdir()
@@ -416,6 +440,269 @@ def test_cap_of_what_the_base_does_not_require_is_refused(checkout: Path, base: 
     assert_refused(checkout, base, tmp_path, message)
 
 
+# What isn't pinned isn't built
+
+
+def test_second_metadata_folder_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
+    """As an installer makes it of a wheel that brings such a folder along in its `.data/purelib`."""
+    other = tmp_path / 'other'
+    shutil.copytree(base, other)
+    second = other / 'Pydantic_AI_Slim-1.26.0.dist-info'
+    shutil.copytree(other / 'pydantic_ai_slim-1.26.0.dist-info', second)
+    (second / 'entry_points.txt').write_text('[console_scripts]\npai = evil:main\n')
+    message = (
+        f'BaseMismatchError: There are several folders with the metadata of `pydantic-ai-slim` in `{other}`: '
+        f'`Pydantic_AI_Slim-1.26.0.dist-info`, `pydantic_ai_slim-1.26.0.dist-info`. The fork takes its metadata from one that '
+        f'is pinned. Build without `--no-build-isolation`, or install `pydantic-ai-slim` there anew; if there are still '
+        f'several, the package index serves another file than the release. Do not trust it then.'
+    )
+    assert_refused(checkout, other, tmp_path, message)
+
+
+@pytest.mark.parametrize('name', ['pydantic.ai.slim-1.26.0.dist-info', 'PYDANTIC_AI_SLIM.egg-info'])
+def test_second_metadata_folder_under_any_spelling_is_refused(name: str, base: Path, tmp_path: Path) -> None:
+    other = tmp_path / 'other'
+    shutil.copytree(base, other)
+    (other / name).mkdir()
+    with pytest.raises(BaseMismatchError, match='several folders'):
+        content_digest(other)
+
+
+def test_wheel_with_a_second_metadata_folder_of_its_own_is_refused_after_installation(
+    checkout: Path, base: Path, tmp_path: Path
+) -> None:
+    unpacked, target = tmp_path / 'unpacked', tmp_path / 'installed'
+    shutil.copytree(base, unpacked, ignore=shutil.ignore_patterns('bin', '__pycache__', '.lock'))
+    info = unpacked / 'pydantic_ai_slim-1.26.0.data' / 'purelib' / 'Pydantic_AI_Slim-1.26.0.dist-info'
+    info.mkdir(parents=True)
+    (info / 'METADATA').write_text('Metadata-Version: 2.4\nName: pydantic-ai-slim\nVersion: 1.26.0\nSummary: Evil\n')
+    wheel = tmp_path / 'pydantic_ai_slim-1.26.0-py3-none-any.whl'
+    with zipfile.ZipFile(wheel, 'w') as archive:
+        for path in sorted(unpacked.rglob('*')):
+            if path.is_file() and path.name not in ('RECORD', 'INSTALLER', 'REQUESTED'):
+                archive.write(path, path.relative_to(unpacked))
+        archive.writestr('pydantic_ai_slim-1.26.0.dist-info/RECORD', '')
+    install = [sys.executable, '-m', 'uv', 'pip', 'install', '--quiet', '--offline', '--no-deps']
+    subprocess.run([*install, '--target', str(target), str(wheel)], check=True)
+    (out := tmp_path / 'out').mkdir()
+    done = build(checkout, target, out)
+    assert done.stderr.startswith('BaseMismatchError: There are several folders with the metadata')
+    assert list(out.iterdir()) == []
+
+
+def test_content_digest_can_not_be_forged_with_a_name(tmp_path: Path) -> None:
+    """In a listing by lines, a newline in a name made one file look like two."""
+    empty = hashlib.sha256(b'').hexdigest()
+    one, other = tmp_path / 'one', tmp_path / 'other'
+    for folder, names in ((one, ('a.py', 'b.py')), (other, (f'a.py\n{empty}  pydantic_ai/b.py',))):
+        for name in names:
+            (folder / 'pydantic_ai' / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / 'pydantic_ai' / name).touch()
+    content_digest(one)
+    with pytest.raises(FileNameError) as caught:
+        content_digest(other)
+    assert str(caught.value) == (
+        f"No release has files with such names: 'pydantic_ai/a.py\\n{empty}  pydantic_ai/b.py'. They can stand for other "
+        f'files than they seem to. Find out which package brought them; if it is `pydantic-ai-slim`, do not trust the package '
+        f'index that it is from.'
+    )
+
+
+@pytest.mark.parametrize('name', ['a\nb', 'a\rb', 'a\\b', 'a\u202eb', 'a\udcffb'], ids=ascii)
+def test_content_digest_refuses_names_that_do_not_print(name: str) -> None:
+    with pytest.raises(FileNameError):
+        digest_files({f'pydantic_ai/{name}': b''})
+
+
+@pytest.fixture
+def patched(checkout: Path, base: Path, tmp_path: Path) -> Path:
+    """A checkout with a patch for two files, and with the pin of what it makes."""
+    changes = {f'pydantic_ai_slim/pydantic_ai/{name}': append('# one\n') for name in ('_utils.py', 'exceptions.py')}
+    write_patch(checkout / 'patches' / LINE.base, '0001-Change.patch', changes, tmp_path / 'tree', base)
+    pin(checkout, base)
+    return checkout
+
+
+def mismatch(checkout: Path, base: Path, tree: Path, git: str | None = None) -> str:
+    """Return what is said when the build makes what is in the folder `tree`."""
+    pins = checkout / 'patches/1.26.0/line.toml'
+    return (
+        f'ForkMismatchError: The base with the patches is not the package that `{pins}` is pinned to:\n'
+        f'expected {load_line(pins.parent).patched}\n'
+        f'found    {hatch_build.package_digest(tree)}\n'
+        f'Either the patches are not those that were pinned, or `{git or shutil.which("git")}` has not applied all of them. '
+        f'Restore them with `git checkout -- patches/1.26.0` and build again; if they are meant to be others, run `make apply '
+        f'LINE=1.26.0` and `make extract LINE=1.26.0` first.'
+    )
+
+
+@pytest.fixture
+def unpatched(base: Path, tmp_path: Path) -> Path:
+    """The base in upstream's layout."""
+    (folder := tmp_path / 'unpatched').mkdir()
+    hatch_build.copy_package(base, folder)
+    return folder
+
+
+def test_git_that_does_nothing_is_refused(patched: Path, base: Path, tmp_path: Path, unpatched: Path) -> None:
+    git = tmp_path / 'bin' / 'git'
+    git.parent.mkdir()
+    git.write_text('#!/bin/sh\nexit 0\n')
+    git.chmod(0o755)
+    path = os.pathsep.join([str(git.parent), os.environ['PATH']])
+    assert_refused(patched, base, tmp_path, mismatch(patched, base, unpatched, str(git)), PATH=path)
+
+
+def test_patches_without_prefixes_are_refused(patched: Path, base: Path, tmp_path: Path, unpatched: Path) -> None:
+    (patch,) = patched.glob('patches/1.26.0/*.patch')
+    patch.write_text(re.sub(r'(?<=[ /])[ab]/(?=pydantic_ai_slim)', '', patch.read_text()))
+    assert_refused(patched, base, tmp_path, mismatch(patched, base, unpatched))
+
+
+def test_patch_that_is_cut_off_between_two_files_is_refused(
+    patched: Path, base: Path, tmp_path: Path, unpatched: Path
+) -> None:
+    (patch,) = patched.glob('patches/1.26.0/*.patch')
+    patch.write_text(patch.read_text().rpartition('diff --git')[0])
+    hatch_build.apply_patches([patch], unpatched)
+    assert_refused(patched, base, tmp_path, mismatch(patched, base, unpatched))
+
+
+def test_patch_that_is_missing_is_refused(patched: Path, base: Path, tmp_path: Path, unpatched: Path) -> None:
+    (patch,) = patched.glob('patches/1.26.0/*.patch')
+    patch.unlink()
+    assert_refused(patched, base, tmp_path, mismatch(patched, base, unpatched))
+
+
+def test_build_inside_a_repository_with_a_colon_in_its_path_applies_the_patches(
+    patched: Path, base: Path, tmp_path: Path
+) -> None:
+    (temporary := tmp_path / 'a:b' / 'tmp').mkdir(parents=True)
+    subprocess.run(['git', 'init', '--quiet', str(temporary.parent)], check=True)
+    unpacked = build_and_unpack(patched, base, tmp_path / 'out', TMPDIR=str(temporary))
+    assert (unpacked / 'pydantic_ai' / SOURCE).read_bytes().endswith(b'# one\n')
+
+
+def test_line_without_the_digest_of_the_patched_package_is_refused(patched: Path, base: Path, tmp_path: Path) -> None:
+    path = patched / 'patches' / LINE.base / 'line.toml'
+    path.write_text(re.sub(r'(?m)^patched .*\n', '', path.read_text()))
+    message = (
+        f'ForkMismatchError: `{path}` has no `patched`, the digest of the package with the patches, so nobody could tell '
+        f'whether they were applied in full. Run `make apply LINE=1.26.0` and `make extract LINE=1.26.0`, which write it, and '
+        f'build again.'
+    )
+    assert_refused(patched, base, tmp_path, message)
+
+
+@pytest.mark.parametrize('variable', ['1', 'true'])
+def test_build_without_hooks_is_refused(patched: Path, base: Path, tmp_path: Path, variable: str) -> None:
+    """It was a wheel of the fork with nothing in it."""
+    message = (
+        'UnsupportedBuildError: The fork can not be built without hooks, since a hook applies the patches. Unset the '
+        'environment variable `HATCH_BUILD_NO_HOOKS`, or leave the option for that out, and build again.'
+    )
+    assert_refused(patched, base, tmp_path, message, HATCH_BUILD_NO_HOOKS=variable)
+
+
+TARGET = f'pydantic_ai_slim/pydantic_ai/{SOURCE}'
+TAKES = {
+    'a copy from outside of the tree': (
+        f'diff --git a/../secret.py b/{TARGET}\nsimilarity index 100%\ncopy from ../secret.py\ncopy to {TARGET}x\n',
+        "It reads '../secret.py', which is outside of the tree.",
+    ),
+    'a copy from outside of the tree, in disguise': (
+        (
+            f'diff --git "a/\\056\\056/secret.py" b/{TARGET}\nsimilarity index 100%\ncopy from "\\056\\056/secret.py"\n'
+            f'copy to {TARGET}x\n'
+        ),
+        "It reads '../secret.py', which is outside of the tree.",
+    ),
+    'a copy from an absolute path': (
+        f'diff --git a/x b/{TARGET}\nsimilarity index 100%\ncopy from /etc/passwd\ncopy to {TARGET}x\n',
+        "It reads '/etc/passwd', which is outside of the tree.",
+    ),
+    'a copy from outside of the package': (
+        f'diff --git a/tests/a.py b/{TARGET}x\nsimilarity index 100%\ncopy from tests/a.py\ncopy to {TARGET}x\n',
+        f"It makes '{TARGET}x' of 'tests/a.py', which is outside of the package.",
+    ),
+    'a symlink': (
+        (
+            f'diff --git a/{TARGET}x b/{TARGET}x\nnew file mode 120000\nindex 0000000..594de98\n--- /dev/null\n'
+            f'+++ b/{TARGET}x\n@@ -0,0 +1 @@\n+/etc/passwd\n\\ No newline at end of file\n'
+        ),
+        f'It makes something else than a regular file, of mode 120000: `a/{TARGET}x b/{TARGET}x`.',
+    ),
+}
+
+
+@pytest.mark.parametrize('what', TAKES)
+def test_patch_that_takes_more_than_files_of_the_package_is_refused(
+    what: str, checkout: Path, base: Path, tmp_path: Path
+) -> None:
+    (tmp_path / 'tmp').mkdir()
+    (tmp_path / 'tmp' / 'secret.py').write_text('secret\n')
+    text, fault = TAKES[what]
+    patch = checkout / 'patches' / LINE.base / '0001-Take-it.patch'
+    patch.write_text(f'From: A. Author <author@example.com>\nSubject: Take it\n\n---\n\n{text}')
+    message = (
+        f'PatchError: The patch `0001-Take-it.patch` takes more than files of the package:\n- {fault}\nOnly files below '
+        f'`pydantic_ai_slim/pydantic_ai` go into the fork. If `patches/1.26.0` was edited by hand, restore it with `git checkout '
+        f'-- patches/1.26.0`; if the patch is to change, change its commit in the tree of `make apply LINE=1.26.0` and run '
+        f'`make extract LINE=1.26.0`. Then build again.'
+    )
+    assert_refused(checkout, base, tmp_path, message, TMPDIR=str(tmp_path / 'tmp'))
+
+
+def test_symlink_in_the_patched_package_is_refused(tmp_path: Path) -> None:
+    """Whatever makes it."""
+    package = tmp_path / 'pydantic_ai_slim' / 'pydantic_ai'
+    package.mkdir(parents=True)
+    (package / 'link.py').symlink_to('/etc/passwd')
+    with pytest.raises(ForkMismatchError) as caught:
+        hatch_build.package_digest(tmp_path)
+    assert str(caught.value) == (
+        'With the patches, the package has what is neither a folder nor a regular file: '
+        '`pydantic_ai_slim/pydantic_ai/link.py`. Only regular files go into the fork. Find the patch that makes it, and have it '
+        'write a file.'
+    )
+
+
+def test_build_under_other_circumstances_gives_the_same_bytes(checkout: Path, base: Path, tmp_path: Path) -> None:
+    """Whoever calls hatchling, with whatever umask, time and folder; a patch that makes a file executable changes nothing."""
+    changes = {f'pydantic_ai_slim/pydantic_ai/{SOURCE}': append('# one\n')}
+    patch = write_patch(checkout / 'patches' / LINE.base, '0001-Change.patch', changes, tmp_path / 'tree', base)
+    build_and_unpack(checkout, base, tmp_path / 'first')
+    elsewhere = tmp_path / 'else where'
+    shutil.copytree(checkout, elsewhere)
+    (tmp_path / 'tmp').mkdir()
+    (tmp_path / 'again').mkdir()
+    header, rest = patch.read_text().split('\nindex ', 1)
+    (elsewhere / 'patches' / LINE.base / patch.name).write_text(
+        f'{header}\nold mode 100644\nnew mode 100755\nindex {rest}'
+    )
+    unlike = {'TZ': 'Pacific/Kiritimati', 'LC_ALL': 'C', 'PYTHONHASHSEED': '268', 'SOURCE_DATE_EPOCH': '1893456000'}
+    umask = os.umask(0o077)
+    try:
+        done = build(elsewhere, base, tmp_path / 'again', TMPDIR=str(tmp_path / 'tmp'), **unlike)
+    finally:
+        os.umask(umask)
+    assert (done.returncode, done.stderr) == (0, '')
+    first, again = (next((tmp_path / name).glob('*.whl')) for name in ('first', 'again'))
+    assert first.read_bytes() == again.read_bytes()
+
+
+@pytest.mark.parametrize('line', LINES, ids=lambda line: line.base)
+def test_patches_of_this_repository_make_what_their_line_pins(line: Line, tmp_path: Path) -> None:
+    install = [sys.executable, '-m', 'uv', 'pip', 'install', '--quiet', '--python-version', line.python[-1]]
+    subprocess.run(
+        [*install, '--no-deps', '--target', str(tmp_path / 'base'), f'pydantic-ai-slim==={line.base}'], check=True
+    )
+    (tree := tmp_path / 'tree').mkdir()
+    hatch_build.copy_package(tmp_path / 'base', tree)
+    hatch_build.apply_patches(line.patches, tree)
+    assert (content_digest(tmp_path / 'base'), hatch_build.package_digest(tree)) == (line.digest, line.patched)
+
+
 # `line.toml`
 
 
@@ -427,6 +714,7 @@ def test_load_line_returns_what_the_file_says(tmp_path: Path) -> None:
         released = 2026-01-02
         number = 3
         digest = 'sha256:{'0' * 64}'
+        patched = 'sha256:{'2' * 64}'
         python = ['3.12']
         [tests]
         package = 'tests-of-it'
@@ -445,6 +733,7 @@ def test_load_line_returns_what_the_file_says(tmp_path: Path) -> None:
         released=date(2026, 1, 2),
         number=3,
         digest='sha256:' + '0' * 64,
+        patched='sha256:' + '2' * 64,
         python=('3.12',),
         tests=hatch_build.Archive('tests-of-it', '9.9.8', 'sha256:' + '1' * 64),
         settings=None,
@@ -462,6 +751,7 @@ def test_load_line_with_several_faults_names_them_all(tmp_path: Path) -> None:
         released = '2026-01-02'
         number = 0
         digest = 'md5:0'
+        patched = ''
         python = []
         colour = 'green'
         [tests]
@@ -482,6 +772,7 @@ def test_load_line_with_several_faults_names_them_all(tmp_path: Path) -> None:
         "- `released` must be a date such as `2025-12-03`, but is '2026-01-02'.\n"
         '- `number` must be a whole number from 1, but is 0.\n'
         "- `digest` must be `sha256:` and 64 hexadecimal digits, but is 'md5:0'.\n"
+        "- `patched` must be `sha256:` and 64 hexadecimal digits, but is ''.\n"
         '- `python` must be a list such as `["3.12"]`, but is [].\n'
         '- `tests` must be a table of `package`, `version` and `digest`, the last being `sha256:` and 64 hexadecimal '
         "digits, but is {'package': 'tests-of-it'}.\n"
@@ -489,8 +780,8 @@ def test_load_line_with_several_faults_names_them_all(tmp_path: Path) -> None:
         f"digits, but is {{'package': '', 'version': '1', 'digest': 'sha256:{'0' * 64}'}}.\n"
         """- `caps` must be a table of version bounds by package, such as `httpx = "<1"`, but is {'httpx': '1'}.\n"""
         '- There must be either `tests`, which bring the settings along, or `settings` alone.\n'
-        '- `colour` is not a key of a line; the keys are `base`, `released`, `number`, `digest`, `python`, `tests`, '
-        '`settings`, `caps`.\n'
+        '- `colour` is not a key of a line; the keys are `base`, `released`, `number`, `digest`, `patched`, `python`, '
+        '`tests`, `settings`, `caps`.\n'
         'Correct the file and build again.'
     )
 
@@ -561,7 +852,7 @@ def test_content_digest_is_the_same_for_a_wheel_and_for_what_pip_and_uv_install(
     assert digests == {LINE.digest}
 
 
-def test_content_digest_is_that_of_a_listing_of_sha256sum(tmp_path: Path) -> None:
+def test_content_digest_is_that_of_a_listing_of_sha256sum_zero(tmp_path: Path) -> None:
     files = {
         'pydantic_ai/__init__.py': b'',
         'pydantic_ai/a b/ä.txt': b'text',
@@ -574,7 +865,7 @@ def test_content_digest_is_that_of_a_listing_of_sha256sum(tmp_path: Path) -> Non
         (tmp_path / name).write_bytes(content)
     assert list(base_files(tmp_path)) == list(files)
 
-    listing = subprocess.run(['sha256sum', *files], cwd=tmp_path, check=True, capture_output=True).stdout
+    listing = subprocess.run(['sha256sum', '--zero', *files], cwd=tmp_path, check=True, capture_output=True).stdout
 
     digest = subprocess.run(['sha256sum'], input=listing, check=True, capture_output=True).stdout.split()[0]
     assert content_digest(tmp_path) == f'sha256:{digest.decode()}'

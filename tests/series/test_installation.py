@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from pydantic_ai_slim.hatch_build import load_line
+from pydantic_ai_slim.hatch_build import base_files, digest_files, load_line
 from series.build import build
 from series.environments import find_python
-from series.line import find_lines
+from series.line import find_lines, pin_patched
 from series.release import interpreters, release
 from tests.series.upstream import quiet
 
@@ -133,6 +133,12 @@ def test_change_of_a_patch_is_not_hidden_by_the_cache_of_uv(repository: Path, tm
         'diff --git a/pydantic_ai_slim/pydantic_ai/added.py b/pydantic_ai_slim/pydantic_ai/added.py\n'
         'new file mode 100644\n--- /dev/null\n+++ b/pydantic_ai_slim/pydantic_ai/added.py\n@@ -0,0 +1 @@\n+added = True\n'
     )
+    # As `make extract` pins it.
+    (package,) = environment.folder.rglob('site-packages/pydantic_ai')
+    files = {name: path.read_bytes() for name, path in base_files(package.parent).items() if '.dist-info/' not in name}
+    pins = checkout / 'patches' / LINE.base / 'line.toml'
+    digest = digest_files(files | {'pydantic_ai/added.py': b'added = True\n'})
+    pins.write_text(pin_patched(pins.read_text(), digest))
     environment.install(*install)
     assert list(environment.folder.rglob('pydantic_ai/added.py'))
 

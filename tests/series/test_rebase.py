@@ -14,13 +14,14 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from pydantic_ai_slim.hatch_build import content_digest
+from pydantic_ai_slim.hatch_build import content_digest, package_digest
 from series import rebase as module
 from series.__main__ import main
 from series.apply import apply
 from series.errors import (
     DirtyTreeError,
     DownloadError,
+    ExtractError,
     NoReleaseError,
     PatchError,
     RebaseError,
@@ -154,6 +155,7 @@ def test_rebase_makes_the_whole_line(
         'released = 2025-02-10   # the day on which the base was published\n'
         "number = 1              # the fork's version is <base>+lifecycle.<number>; raised with each release of the fork\n"
         f'digest = "{content_digest(tmp_path / "wheel")}"  # content_digest() of the base\n'
+        f'patched = "{package_digest(new.tree)}"  # package_digest() of the base with the patches; `make extract` writes it\n'
         'python = ["3.11", "3.12"]\n'
         '\n'
         "[tests]                 # where the tree's `tests/` come from: the last release on the index that ships upstream's tests\n"
@@ -325,6 +327,59 @@ def test_rebase_continue_of_what_is_not_resolved_refuses(stopped: Line, user: Us
         assert 'You still have unmerged paths in your index.' in error.value.words
     resolve(user)
     assert continue_rebase(stopped.root, '1.1.0', quiet).changed == ['0002-Call-it-title.patch']
+
+
+@pytest.mark.usefixtures('near')
+@pytest.mark.parametrize('left', ['all', 'first', 'middle', 'last'])
+def test_rebase_continue_of_what_has_conflict_marks_refuses(stopped: Line, user: User, left: str) -> None:
+    marked = (user.tree / TOOLS).read_text()
+    marks = [line for line in marked.splitlines() if line[:7] in ('<<<<<<<', '=======', '>>>>>>>')]
+    assert marks == ['<<<<<<< HEAD', '=======', '>>>>>>> Call it title']
+    kept = {'all': marks, 'first': marks[:1], 'middle': marks[1:2], 'last': marks[2:]}[left]
+    text = '\n'.join(line for line in marked.splitlines() if line not in marks or line in kept) + '\n'
+    numbers = ', '.join(str(number) for number, line in enumerate(text.splitlines(), 1) if line in kept)
+    (user.tree / TOOLS).write_text(text)
+    user.git('add', '--all')
+    head = user.git('rev-parse', 'HEAD')
+
+    with pytest.raises(PatchError) as error:
+        continue_rebase(stopped.root, None, quiet)
+    assert str(error.value) == (
+        'The patch `0002-Call-it-title.patch` waits in `build/1.1.0`, and what is added for it still has conflict marks.\n'
+        'It waits in `build/1.1.0`, with conflict marks. Edit the marked files, `git -C build/1.1.0 add` or `rm` them, and run '
+        f'`{CONTINUE}`; if upstream has all of it, run `{SKIP}`; or give up with `{ABORT}`.\n'
+        '\n'
+        f'    {TOOLS}:{numbers}'
+    )
+    assert user.git('rev-parse', 'HEAD') == head
+    assert not (stopped.root / 'patches/1.1.0').exists()
+
+    (user.tree / TOOLS).write_text(NEW.replace('def label', 'def title'))
+    user.git('add', '--all')
+    assert continue_rebase(stopped.root, None, quiet).changed == ['0002-Call-it-title.patch']
+
+
+@pytest.mark.usefixtures('near')
+def test_rebase_continue_after_marks_were_committed_by_the_user_refuses(stopped: Line, user: User) -> None:
+    user.git('add', '--all')
+    user.git('am', '--continue')
+    with pytest.raises(ExtractError) as error:
+        continue_rebase(stopped.root, None, quiet)
+    assert error.value.problem.startswith(
+        f'The commits of the tree `build/1.1.0` are not a series:\n- `Call it title` has conflict marks in `{TOOLS}:'
+    )
+    assert not (stopped.root / 'patches/1.1.0').exists()
+
+
+@pytest.mark.usefixtures('near')
+def test_rebase_continue_of_a_patch_that_is_about_marks_goes_on(carry: Callable[..., Line], user: User) -> None:
+    about = 'Marks\n=======\n'
+    line = carry(('Call it title', {**TITLE[1], 'tests/about.txt': about}))
+    with pytest.raises(PatchError):
+        rebase(line, '1.1.0', quiet)
+    resolve(user)
+    assert continue_rebase(line.root, None, quiet).line.name == '1.1.0'
+    assert (user.tree / 'tests/about.txt').read_text() == about
 
 
 @pytest.mark.usefixtures('near')

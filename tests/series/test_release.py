@@ -182,9 +182,9 @@ def test_release_that_is_not_the_same_twice_is_refused_and_says_where(releasable
     # A file that tells where it was built
     hook.write_text(
         hook.read_text().replace(
-            'apply_patches(line.patches, tree)\n        package',
-            "apply_patches(line.patches, tree)\n            (tree / UPSTREAM_FOLDER / PACKAGE / 'where.py').write_text(self.root)\n"
-            '        package',
+            'paths = check_package(line, tree)\n',
+            'paths = [*check_package(line, tree), tree / PACKAGE_PATH / "where.py"]\n'
+            '            paths[-1].write_text(self.root)\n',
         )
     )
     commit(releasable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -68,6 +69,19 @@ def test_review_shows_what_changed_since_a_revision(series: Line, user: User) ->
     ]
     assert any(row.strip() == '++    return "tool"' for row in rows)
     assert review(changed, 'two', quiet) == review(changed, 'HEAD', quiet)
+
+
+def test_review_since_digests_were_computed_otherwise_takes_the_release_as_it_is_pinned_now(
+    series: Line, user: User
+) -> None:
+    root, pins = User(series.root), series.folder / 'line.toml'
+    text = pins.read_text()
+    other = re.sub('(?m)^patched .*\n', '', text).replace(series.digest, f'sha256:{"0" * 64}')
+    pins.write_text(other)
+    root.git('commit', '--quiet', '--all', '--message', 'patches: As it was')
+    pins.write_text(text)
+    changed = change(series, user)
+    assert '-:  ------- > 3:  . Add three' in without_ids(review(changed, 'HEAD', quiet))
 
 
 def test_review_sees_a_message_that_changed(series: Line, user: User) -> None:

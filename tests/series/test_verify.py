@@ -18,7 +18,7 @@ from series.base import Report
 from series.environments import EnvironmentFailedError
 from series.errors import VerifyError
 from series.extract import extract
-from series.line import Line
+from series.line import Line, find_line
 from series.verify import Verified, verify
 from tests.series.upstream import PACKAGE, User, quiet
 
@@ -59,7 +59,8 @@ def write(line: Line, user: User, *commits: tuple[str, dict[str, str | bytes]]) 
 
 
 def check(line: Line, report: Report = quiet) -> list[Verified]:
-    return verify(line, report, lambda _: Path(sys.executable))
+    now = find_line(line.root, line.name)
+    return verify(replace(line, patched=now.patched), report, lambda _: Path(sys.executable))
 
 
 def faults(line: Line) -> list[str]:
@@ -68,6 +69,15 @@ def faults(line: Line) -> list[str]:
         check(line)
     assert list(error.value.faults) == [line.show(line.patches[-1])]
     return [fault.problem for found in error.value.faults.values() for fault in found]
+
+
+def test_verify_of_a_package_that_is_not_pinned_says_so(line: Line, user: User) -> None:
+    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT))
+    pins = line.folder / 'line.toml'
+    pins.write_text(re.sub('patched = "sha256:.', 'patched = "sha256:x', pins.read_text()).replace('x', '0'))
+    assert faults(line) == [
+        '`patches/1.0.0/line.toml` pins another package than the patches make. `make extract` pins theirs.'
+    ]
 
 
 def test_verify_of_a_good_series_counts_its_tests(line: Line, user: User) -> None:

@@ -235,5 +235,13 @@ class User:
         return self.git('log', '--reverse', '--format=%s', 'refs/series/base..HEAD').splitlines()
 
 
+def commit_patches(line: Line) -> None:
+    """Commit the patches to the repository that the line's checkout is, which is made if it is none."""
+    repository = User(line.root)
+    repository.git('init', '--quiet')
+    repository.git('add', '--all', 'patches')
+    repository.git('commit', '--quiet', '--message', 'Change the patches')
+
+
 def quiet(step: str, done: int = 0, of: int | None = None) -> None:
     """Report nothing."""
