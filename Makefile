@@ -134,13 +134,9 @@ clean: ## delete what was made, but for the release, the trees, the texts of pul
 	@rm -rf build/tool build/cache build/docs build/envs build/site build/.locks
 	@test ! -d dist || find dist -mindepth 1 -maxdepth 1 ! -name release -exec rm -rf {} +
 
-# The last step makes the file, so an installation that was interrupted is begun again.
 $(READY): requirements/tool.txt
 	@$(PYTHON3) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed, but `$(PYTHON3)` is " + sys.version.split()[0] + ". Name another with `make PYTHON3=...`.")'
-	@echo 'Making the tool environment `build/tool`, which takes up to a minute'
-	@$(PYTHON3) -m venv --clear build/tool
-	@$(TOOL) -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/tool.txt
-	@touch $(READY)
+	@$(PYTHON3) -m series.install
 
 $(DOCS_READY): requirements/docs.txt $(READY)
 	@$(TOOL) -m uv venv --quiet --no-project --clear --python $(TOOL) build/envs/docs

@@ -17,7 +17,8 @@ from typing import Protocol
 from packaging.metadata import Metadata
 
 from pydantic_ai_slim.hatch_build import DIST_NAME, Archive, ForkError, content_digest
-from series.errors import DownloadError
+from series import network
+from series.errors import DownloadError, OfflineError
 from series.folders import lock, scratch
 from series.git import EMAIL, NAME, Git, words
 from series.line import Line
@@ -142,8 +143,12 @@ def download(folder: Path, requirement: str, *options: str) -> Path:
     # It is not installed here, so this Python needn't be one that the release supports.
     command += ['--progress-bar', 'off', '--ignore-requires-python', *options]
     command += ['--dest', str(target), '--requirement', str(requirements)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, env=network.environment(), check=False
+    )
     files = list(target.iterdir())
+    if done.returncode and network.unreachable(words(done)):
+        raise OfflineError(f'`{requirement.split()[0]}`', words(done))
     if done.returncode or len(files) != 1:
         raise DownloadError(
             f'pip could not download `{requirement.split()[0]}`.',

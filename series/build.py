@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+from series import network
 from series.base import Report
 from series.environments import line_python
 from series.errors import BuildError
@@ -44,7 +44,7 @@ def build(
     """
     project = line.root / 'pydantic_ai_slim' / line.name
     dist = line.root / 'dist'
-    environment = os.environ | {'NO_COLOR': '1'} | dict(variables or {})
+    environment = network.environment() | {'NO_COLOR': '1'} | dict(variables or {})
     with (
         lock(line.root, f'wheel-{line.name}', line.make('build')),
         scratch(line.root, dist, 'build') as folder,
@@ -91,6 +91,13 @@ def _error(line: Line, output: str) -> BuildError:
     said = re.search(r'^\w+Error: (.+?)^error: Failed to build', output, re.MULTILINE | re.DOTALL)
     if said and 'Traceback' not in output:
         return BuildError(f'The wheel of {line.version} was not built.', said[1].strip())
+    if network.unreachable(output):
+        return BuildError(
+            f'The wheel of {line.version} was not built: the package index can not be reached, and what it is built of is not '
+            f'on this machine yet.',
+            f"Check the connection and uv's configuration, then run `{line.make('build')}` again.",
+            output,
+        )
     return BuildError(
         f'The wheel of {line.version} was not built.',
         f"These are the builder's words; put right what they name, then run `{line.make('build')}` again.",

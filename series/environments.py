@@ -13,7 +13,8 @@ from packaging.version import Version
 from rich.console import Console
 
 from pydantic_ai_slim.hatch_build import DIST_NAME, ForkError
-from series.errors import SeriesError
+from series import network
+from series.errors import OfflineError, SeriesError
 from series.git import words
 from series.line import Line, find_line
 
@@ -138,6 +139,7 @@ def make_environment(folder: Path, python: Path, requirements: Sequence[str | Pa
 
     Raises:
         EnvironmentFailedError: uv could not make it.
+        OfflineError: The package index can't be reached.
     """
     inside = folder / ('Scripts/python.exe' if os.name == 'nt' else 'bin/python')
     steps = [
@@ -147,6 +149,8 @@ def make_environment(folder: Path, python: Path, requirements: Sequence[str | Pa
     steps[1] += map(str, requirements)
     for step in steps:
         done = uv(*step)
+        if done.returncode and network.unreachable(words(done)):
+            raise OfflineError(f'what the environment `{folder}` needs', words(done))
         if done.returncode:
             raise EnvironmentFailedError(
                 f'The environment `{folder}` could not be made: `uv {" ".join(step[:2])}` failed with exit status '
@@ -167,7 +171,7 @@ def uv(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     """Run the tool environment's own uv, which finds what pyenv has installed and downloads no interpreter."""
     pyenv = Path(os.environ.get('PYENV_ROOT') or Path.home() / '.pyenv')
     path = [os.environ.get('PATH', os.defpath), *(str(folder) for folder in sorted(pyenv.glob('versions/3.*/bin')))]
-    environment = os.environ | {'PATH': os.pathsep.join(path), 'UV_PYTHON_DOWNLOADS': 'never'}
+    environment = network.environment() | {'PATH': os.pathsep.join(path), 'UV_PYTHON_DOWNLOADS': 'never'}
     environment.pop('VIRTUAL_ENV', None)
     return subprocess.run(
         [find_uv(), *arguments], stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False

@@ -80,6 +80,27 @@ class DownloadError(SeriesError):
         return 'No matching distribution found' in self.words
 
 
+class OfflineError(DownloadError):
+    """A package index that can't be reached.
+
+    Args:
+        wanted: What was wanted of it.
+        words: What pip or uv said.
+    """
+
+    def __init__(self, wanted: str, words: str) -> None:
+        super().__init__(
+            f'The package index can not be reached, and {wanted} is not on this machine yet.',
+            'Check the connection and the configuration of pip (`pip config list`) and uv, then run the same command again.',
+            words,
+        )
+
+    @property
+    def unlisted(self) -> bool:
+        """Whether the index answered: it didn't, whatever pip makes of that."""
+        return False
+
+
 class NoReleaseError(SeriesError):
     """A release that the index doesn't have, or that can't become a line."""
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from series import network
 from series.environments import EnvironmentFailedError, find_uv
 from series.git import words
 
@@ -103,7 +104,7 @@ class HatchProject:
 
     def _variables(self) -> dict[str, str]:
         """Return the variables that hatch runs with: nothing of the user's own hatch, and the tool's uv."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith('HATCH_')}
+        kept = {name: value for name, value in network.environment().items() if not name.startswith('HATCH_')}
         kept.pop('VIRTUAL_ENV', None)
         own = self.folder / 'hatch'
         own.mkdir(exist_ok=True)

@@ -13,8 +13,9 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from series.environments import uv
-from series.errors import DownloadError, NoReleaseError
+from series.errors import DownloadError, NoReleaseError, OfflineError
 from series.git import words
+from series.network import unreachable
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ def find_release(requirement: str) -> Release:
                 'Correct the version; `uv` looks where its configuration and `UV_INDEX` say.',
                 said,
             )
+        if unreachable(said):
+            raise OfflineError(f'what it knows of `{requirement}`', said)
         raise DownloadError(
             f'uv could not ask the index for `{requirement}`.',
             "These are uv's words; check the connection and uv's configuration, then run the same command again.",

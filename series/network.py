@@ -1,0 +1,21 @@
+"""Tell an index that can't be reached from one that lacks something, and don't try for a minute."""
+
+from __future__ import annotations
+
+import os
+
+_RETRIES = {'PIP_RETRIES': '1', 'UV_HTTP_RETRIES': '1'}
+"""With their own numbers, pip and uv wait for an index that isn't there for up to a minute, for each thing that they want."""
+
+_WORDS = ('connection broken by', 'Failed to establish a new connection', 'client error (Connect)', 'dns error')
+"""What pip and uv say of an index that they can't reach. pip then says that there is no matching distribution."""
+
+
+def environment() -> dict[str, str]:
+    """Return the environment for pip and uv, in which what the user has set counts."""
+    return _RETRIES | os.environ
+
+
+def unreachable(said: str) -> bool:
+    """Say whether pip or uv couldn't reach an index, from what they said."""
+    return any(words in said for words in _WORDS)
