@@ -103,6 +103,10 @@ endurance: wheels ## have the built forks of all lines endure load and faults at
 pinning: wheels $(PINNING_READY) ## pin the built forks of all lines as users do, with pip, uv, hatch, Poetry and pip-compile
 	@$(TOOL) -m pytest -n auto --dist worksteal tests/pinning $(ARGS)
 
+.PHONY: downstream
+downstream: wheels ## test the projects in `downstream/` on the built forks of all lines, or the one that NAME=… names
+	@$(TOOL) -m downstream $(addprefix --line=,$(LINE)) $(addprefix --name=,$(NAME)) $(ARGS)
+
 .PHONY: lint
 lint: $(READY) ## check style and formatting
 	@$(TOOL) -m ruff check && $(TOOL) -m ruff format --check

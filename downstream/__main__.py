@@ -1,0 +1,164 @@
+"""Test the projects in this folder on the built fork: `python -m downstream`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # hatchling requires it on Python 3.10
+
+from pydantic_ai_slim.hatch_build import ForkError
+from series.environments import base_requirements, built_wheel, find_python, make_environment, overrides
+from series.errors import SeriesError
+from series.line import Line, find_line, find_lines
+
+ROOT = Path(__file__).parents[1]
+SIDES = ('fork', 'base')
+PASSED, FAILED, EMPTY = 'passed', 'FAILED', 'no test was selected'
+
+
+class ProjectError(SeriesError):
+    """A project whose settings are wrong, or that isn't there."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project that uses the fork.
+
+    Attributes:
+        folder: The folder with its `pyproject.toml`.
+        package: What it is called when it is installed.
+        on: What its tests run on: `fork`, `base`, or both.
+    """
+
+    folder: Path
+    package: str
+    on: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.folder.name
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Test what the arguments name, and return 0 if all of it passed."""
+    parser = ArgumentParser(
+        prog='python -m downstream',
+        description='Test the projects that use the fork. What is not listed below is passed to pytest.',
+    )
+    parser.add_argument('--line', help='an upstream release; all lines if left out')
+    parser.add_argument('--name', help='a folder in `downstream/`; all projects if left out')
+    options, rest = parser.parse_known_args(arguments)
+    results: dict[str, str] = {}
+    try:
+        lines = [find_line(ROOT, options.line)] if options.line else find_lines(ROOT)
+        for project in find_projects(options.name):
+            for line in lines:
+                for side in project.on:
+                    title = f'{project.name} on {line.version if side == "fork" else f"the base {line.base}"}'
+                    results[title] = run_tests(project, line, side, title, rest)
+    except (SeriesError, ForkError) as error:
+        print(f'error: {error}', file=sys.stderr)
+        return 1
+
+    print()
+    for title, result in results.items():
+        print(f'- {title}: {result}')
+    return int(PASSED not in results.values() or FAILED in results.values())
+
+
+def find_projects(name: str | None = None) -> list[Project]:
+    """Find all projects, or that of a name.
+
+    Args:
+        name: The name of its folder, or the same with dashes.
+
+    Raises:
+        ProjectError: There is none, or its `[tool.downstream]` says what nothing is known of.
+    """
+    paths = sorted((ROOT / 'downstream').glob('*/pyproject.toml'))
+    chosen = [path for path in paths if name in (None, path.parent.name, path.parent.name.replace('_', '-'))]
+    if not chosen:
+        there = ', '.join(f'`{path.parent.name}`' for path in paths) or 'none'
+        raise ProjectError(
+            f'There is no project `downstream/{name or "*"}` with a `pyproject.toml`.',
+            f'There are: {there}. Name one of them with `make downstream NAME=…`.',
+        )
+    return [_read(path) for path in chosen]
+
+
+def _read(path: Path) -> Project:
+    where = f'`{path.relative_to(ROOT).as_posix()}`'
+    try:
+        data = tomllib.loads(path.read_text('utf-8'))
+    except tomllib.TOMLDecodeError as error:
+        raise ProjectError(f'{where} is no TOML: {error}.', 'Correct it, then run the same command again.') from None
+    package = data.get('project', {}).get('name')
+    if not package or 'test' not in data.get('dependency-groups', {}):
+        raise ProjectError(
+            f'{where} lacks a `[project]` with a `name`, or the dependency group `test`.',
+            'Add what is missing; the group lists what the tests need, pytest among it.',
+        )
+    settings: dict[str, Any] = data.get('tool', {}).get('downstream', {})
+    on = settings.get('on', ['fork'])
+    if not isinstance(on, list) or not on or any(side not in SIDES for side in cast('list[Any]', on)):
+        raise ProjectError(
+            f'{where} says in `[tool.downstream]` what is not known: {settings!r}.',
+            'Write `on = ["fork"]`, `on = ["base"]` or `on = ["fork", "base"]`.',
+        )
+    return Project(path.parent, package, tuple(cast('list[str]', on)))
+
+
+def project_python(line: Line) -> tuple[str, Path]:
+    """Return the newest Python that the line supports and this machine has, and its version.
+
+    Raises:
+        ProjectError: This machine has none of them.
+    """
+    for version in reversed(line.python):
+        if python := find_python(version):
+            return version, python
+    raise ProjectError(
+        f'The line {line.name} needs Python {", ".join(line.python)}, and this machine has none of them.',
+        f'Install one of them, then run `{line.make("downstream")}` again.',
+    )
+
+
+def project_environment(project: Project, line: Line, side: str = 'fork') -> tuple[str, Path]:
+    """Make an environment with the project, what its tests need, and the fork or the base of a line.
+
+    The project is installed as its users install it, but takes the fork that is built here in place of that which its
+    `[tool.uv.sources]` name.
+
+    Returns:
+        The version of Python, and the environment's interpreter.
+    """
+    version, python = project_python(line)
+    of = [built_wheel(line), *overrides(line)] if side == 'fork' else base_requirements(line)
+    needs = [*of, '--no-sources', project.folder, '--group', f'{project.folder / "pyproject.toml"}:test']
+    folder = ROOT / 'build' / 'envs' / f'downstream-{project.name}-{side}-{line.name}'
+    # Always built: uv would take an earlier build of a folder whose `pyproject.toml` has not changed.
+    return version, make_environment(folder, python, [*needs, '--reinstall-package', project.package])
+
+
+def run_tests(project: Project, line: Line, side: str, title: str, rest: Sequence[str]) -> str:
+    """Run the tests of a project, and return how they ended."""
+    version, inside = project_environment(project, line, side)
+    print(f'\n{title}, Python {version}', flush=True)
+    # `-I` keeps this folder and the user's packages off the path: what is tested is the installed project.
+    command = [str(inside), '-I', '-m', 'pytest', 'tests', *rest]
+    # 5: pytest has found none, as with a `-k` that is meant for another project.
+    return {0: PASSED, 5: EMPTY}.get(subprocess.run(command, cwd=project.folder, check=False).returncode, FAILED)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
