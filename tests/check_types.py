@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from downstream.__main__ import find_projects
 from pydantic_ai_slim.hatch_build import ForkError
 from series import tree
 from series.apply import apply
@@ -53,7 +54,11 @@ def _own_environment(line: Line) -> Path:
         ROOT / 'requirements' / name
         for name in ('tool.in', 'bench.in', 'test.in', 'docs.in', 'examples.in', 'endurance.in')
     )
-    listed = [part for path in requirements for part in ('--requirement', path)]
+    listed: list[str | Path] = [part for path in requirements for part in ('--requirement', path)]
+    # The projects in `downstream/` as well: what they require, and what their tests do
+    listed += ['--no-sources']
+    for project in find_projects():
+        listed += [project.folder, '--group', f'{project.folder / "pyproject.toml"}:test']
     folder = ROOT / 'build' / 'envs' / f'types-{line.name}'
     return make_environment(folder, line_python(line), [f'{built_wheel(line)}{ENGINES}', *overrides(line), *listed])
 

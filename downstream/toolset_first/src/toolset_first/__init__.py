@@ -1,0 +1,68 @@
+"""A runtime for projects of agents and toolsets, in which every agent is built once."""
+
+from __future__ import annotations
+
+try:
+    from pydantic_ai.toolsets import describe_lifecycle, per_run  # noqa: F401  # pyright: ignore[reportUnusedImport]
+except ImportError as error:  # the base, which has neither
+    raise ImportError(
+        'toolset_first needs the fork of pydantic-ai with safe toolsets, and this is another one. '
+        'Pin the fork in place of `pydantic-ai-slim`, as the README of toolset_first shows.'
+    ) from error
+
+from toolset_first.approvals import Answer, ApprovalDenied, ApprovalError, Approvals, Question
+from toolset_first.contracts import (
+    AgentSpec,
+    EntrySpec,
+    ToolsetBuildContext,
+    ToolsetFirstError,
+    ToolsetSpec,
+    WorkerArgs,
+)
+from toolset_first.inputs import InputError, normalize_input
+from toolset_first.isolation import Isolation, IsolationError
+from toolset_first.project import Project, load_project
+from toolset_first.runtime import (
+    CallEvent,
+    CallFrame,
+    CallRuntime,
+    DepthError,
+    Runtime,
+    UnknownAgentError,
+    agent_as_toolset,
+    keep_toolsets,
+)
+from toolset_first.scope import CallScope, EntryError, ScopeClosedError
+from toolset_first.worker_file import ProjectError
+
+__all__ = (
+    'AgentSpec',
+    'Answer',
+    'ApprovalDenied',
+    'ApprovalError',
+    'Approvals',
+    'CallEvent',
+    'CallFrame',
+    'CallRuntime',
+    'CallScope',
+    'DepthError',
+    'EntryError',
+    'EntrySpec',
+    'InputError',
+    'Isolation',
+    'IsolationError',
+    'Project',
+    'ProjectError',
+    'Question',
+    'Runtime',
+    'ScopeClosedError',
+    'ToolsetBuildContext',
+    'ToolsetFirstError',
+    'ToolsetSpec',
+    'UnknownAgentError',
+    'WorkerArgs',
+    'agent_as_toolset',
+    'keep_toolsets',
+    'load_project',
+    'normalize_input',
+)

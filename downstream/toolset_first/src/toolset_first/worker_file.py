@@ -1,0 +1,100 @@
+"""`.worker` files: a front matter in YAML, and below it what the model is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from toolset_first.contracts import ToolsetFirstError
+
+_FRONT = re.compile(r'---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|$)(.*)', re.DOTALL)
+
+
+class ProjectError(ToolsetFirstError):
+    """A project with faults, each with its file, and its line where it has one."""
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__('\n'.join(faults))
+        self.faults = faults
+
+
+class Header(BaseModel):
+    """What may be in the front matter."""
+
+    model_config = ConfigDict(extra='forbid', strict=True)
+
+    name: str
+    description: str | None = None
+    model: str | None = None
+    compatible_models: list[str] = []
+    schema_in_ref: str | None = None
+    entry: bool = False
+    toolsets: list[str] | dict[str, dict[str, Any] | None] = []
+    server_side_tools: list[str] | dict[str, dict[str, Any] | None] = []
+
+
+@dataclass(frozen=True)
+class WorkerFile:
+    """A `.worker` file as it was read.
+
+    Attributes:
+        path: Where it is.
+        header: Its front matter.
+        instructions: What is below.
+        lines: The line of each key of the front matter.
+    """
+
+    path: Path
+    header: Header
+    instructions: str
+    lines: Mapping[str, int]
+
+    def fault(self, key: str, text: str) -> str:
+        """Return a fault of a key as a message with file and line."""
+        return f'{self.path}:{self.lines.get(key, 1)}: {text}'
+
+
+def read_worker_file(path: Path) -> WorkerFile:
+    """Read a `.worker` file.
+
+    Raises:
+        ProjectError: It isn't one; all faults of its front matter are named.
+    """
+    match = _FRONT.match(path.read_text('utf-8').replace('\r\n', '\n'))
+    if match is None:
+        raise ProjectError(f'{path}:1: A `.worker` file begins with a line `---`, a front matter, and another `---`.')
+    text, instructions = match[1] or '', match[2]
+    try:
+        node: Any = cast(Any, yaml).compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise ProjectError(f'{path}:{mark.line + 2 if mark else 1}: {error.problem or error}.') from None
+    except yaml.YAMLError as error:
+        raise ProjectError(f'{path}:1: {error}') from None
+    if not isinstance(node, yaml.MappingNode):
+        raise ProjectError(f'{path}:2: The front matter holds no keys. Write `name: …` at least.')
+    # The first line of the file is the one before the front matter.
+    lines = {str(key.value): key.start_mark.line + 2 for key, _ in cast('list[tuple[Any, Any]]', node.value)}
+    try:
+        header = Header.model_validate(data)
+    except ValidationError as error:
+        raise ProjectError(*(_fault(path, lines, one['loc'], one) for one in error.errors())) from None
+    return WorkerFile(path, header, instructions.strip(), lines)
+
+
+def _fault(path: Path, lines: Mapping[str, int], where: Sequence[int | str], error: Any) -> str:
+    key = str(where[0])
+    if error['type'] == 'extra_forbidden':
+        text = f'`{key}` is not known. Known are {", ".join(f"`{name}`" for name in Header.model_fields)}.'
+    elif error['type'] == 'missing':
+        text = f'`{key}` is missing.'
+    else:
+        text = f'`{key}`: {error["msg"]}.'
+    return f'{path}:{lines.get(key, 2)}: {text}'

@@ -1,0 +1,43 @@
+"""Projects to load, each in a folder of its own and with modules of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from hypothesis import settings
+
+# `make downstream NAME=toolset_first ARGS=--hypothesis-profile=long` tries more.
+settings.register_profile('short', max_examples=150)
+settings.register_profile('long', max_examples=5000)
+settings.load_profile('short')
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Iterator[Write]:
+    """Write the files of a project, `tools__py='…'` as `tools.py` or by their paths, and forget its modules afterwards."""
+    modules, path = set(sys.modules), list(sys.path)
+
+    def write(paths: Mapping[str, str] | None = None, /, **files: str) -> Path:
+        for name, text in {**(paths or {}), **{name.replace('__', '.'): text for name, text in files.items()}}.items():
+            file = tmp_path / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(dedent(text))
+        return tmp_path
+
+    yield write
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if str(getattr(sys.modules[name], '__file__', '')).startswith(str(tmp_path.resolve())):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """What anyio's plugin runs the async tests on."""
+    return 'asyncio'

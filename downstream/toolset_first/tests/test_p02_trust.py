@@ -1,0 +1,225 @@
+"""Point 2: what runs get in place of toolsets of users and plugins."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from typing import Any
+
+import pytest
+from pydantic_ai import FunctionToolset, RunContext
+from support import Keeper, Log, StatefulKeeper, call, calling, script, scripts
+from toolset_first import (
+    AgentSpec,
+    CallRuntime,
+    Isolation,
+    IsolationError,
+    Runtime,
+    ToolsetBuildContext,
+    ToolsetSpec,
+    agent_as_toolset,
+)
+
+ALL: list[Isolation] = ['trust', 'isolate', 'hybrid']
+
+
+async def outputs(spec: ToolsetSpec, isolation: Isolation) -> list[str]:
+    """Return what a keeper says in two runs, one after another."""
+    agent = AgentSpec('one', model=script(call('keep', what='x')), toolset_specs=[spec])
+    runtime = Runtime([agent], isolation=isolation)
+    return [await runtime.run_entry(calling('one'), 'Go') for _ in range(2)]
+
+
+FRESH, LEAKED = ['["x"]', '["x"]'], ['["x"]', '["x","x"]']
+
+
+@pytest.mark.parametrize('isolation', ALL)
+async def test_p02_factory_is_called_once_per_run(isolation: Isolation) -> None:
+    made: list[ToolsetBuildContext] = []
+
+    def build(context: ToolsetBuildContext) -> Keeper:
+        made.append(context)
+        return Keeper()
+
+    assert await outputs(ToolsetSpec(factory=build, options={'size': 3}), isolation) == FRESH
+    assert [(one.name, one.options) for one in made] == [('one', {'size': 3})] * 2
+    assert [one.call and one.call.frame.depth for one in made] == [1, 1]
+
+
+async def test_p02_async_factory_is_awaited() -> None:
+    async def build(context: ToolsetBuildContext) -> Keeper:
+        return Keeper()
+
+    assert await outputs(ToolsetSpec(factory=build), 'hybrid') == FRESH
+
+
+@pytest.mark.parametrize(
+    ('isolation', 'toolset', 'expected'),
+    [
+        ('trust', Keeper(), LEAKED),  # taken at its word
+        ('isolate', Keeper(), FRESH),
+        ('hybrid', Keeper(), FRESH),
+        ('trust', StatefulKeeper(), FRESH),
+        ('isolate', StatefulKeeper(), FRESH),
+        ('hybrid', StatefulKeeper(), FRESH),
+        ('trust', StatefulKeeper().shared(), LEAKED),
+        ('isolate', StatefulKeeper().shared(), FRESH),  # whatever it says
+        ('hybrid', StatefulKeeper().shared(), LEAKED),
+        ('hybrid', Keeper().shared(), LEAKED),
+        ('isolate', Keeper().shared(), FRESH),
+    ],
+)
+async def test_p02_instance_follows_isolation(isolation: Isolation, toolset: Any, expected: list[str]) -> None:
+    assert await outputs(ToolsetSpec(toolset=toolset), isolation) == expected
+
+
+@pytest.mark.parametrize('isolation', ALL)
+@pytest.mark.parametrize('toolset', [Keeper, StatefulKeeper])
+async def test_p02_instance_that_the_project_shares_is_shared(isolation: Isolation, toolset: type[Keeper]) -> None:
+    assert await outputs(ToolsetSpec(toolset=toolset(), shared=True), isolation) == LEAKED
+
+
+async def test_p02_fresh_one_is_as_the_original_was_and_leaves_it_so() -> None:
+    keeper = Keeper()
+    keeper.kept.append('before')
+    assert await outputs(ToolsetSpec(toolset=keeper.prefixed('a').renamed({'keep': 'a_keep'})), 'hybrid') == [
+        '["before","x"]',
+        '["before","x"]',
+    ]
+    assert keeper.kept == ['before']
+
+
+@pytest.mark.parametrize('isolation', ALL)
+async def test_p02_functions_are_shared_since_there_is_nothing_to_isolate(isolation: Isolation) -> None:
+    from toolset_first.isolation import wired
+
+    def double(number: int) -> int:
+        return 2 * number
+
+    toolset = FunctionToolset[Any]([double])
+    assert wired(ToolsetSpec(toolset=toolset), isolation, ToolsetBuildContext('one')) is toolset
+
+
+class Connected(Keeper):
+    """Holds what has no copy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+def closing_over_state() -> FunctionToolset[Any]:
+    """Return a toolset whose state is in a variable of this function."""
+    kept: list[str] = []
+
+    def keep(what: str) -> list[str]:
+        kept.append(what)
+        return kept
+
+    return FunctionToolset[Any]([keep])
+
+
+class ClosingOverItself(FunctionToolset[Any]):
+    """Registers a function that refers to the original, also in a copy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[str] = []
+
+        @self.tool
+        def keep(ctx: RunContext[Any], what: str) -> list[str]:
+            self.kept.append(what)
+            return self.kept
+
+
+class Uncopied(Keeper):
+    """Is stateful, and can't say what a fresh one is."""
+
+    stateful = True
+
+
+@pytest.mark.parametrize(
+    ('isolation', 'toolset', 'why'),
+    [
+        ('hybrid', Connected(), 'TypeError: cannot pickle'),
+        ('isolate', Connected(), 'TypeError: cannot pickle'),
+        ('hybrid', closing_over_state(), 'its tool `keep` uses variables of the function that it is defined in'),
+        ('hybrid', ClosingOverItself(), 'its tool `keep` uses variables'),
+        ('hybrid', Connected().prefixed('a'), 'TypeError: cannot pickle'),
+        ('isolate', Uncopied(), 'NotImplementedError'),
+    ],
+)
+def test_p02_what_can_not_be_made_afresh_is_refused_with_three_ways_out(
+    isolation: Isolation, toolset: Any, why: str
+) -> None:
+    agent = AgentSpec('one', model='test', toolset_specs=[ToolsetSpec(toolset=toolset)])
+    with pytest.raises(IsolationError) as error:
+        Runtime([agent], isolation=isolation)
+    said = str(error.value)
+    assert why in said
+    assert '`stateful = True`' in said
+    assert '`ToolsetSpec(toolset=…, shared=True)`' in said
+    assert '`ToolsetSpec(factory=…)`' in said
+
+
+@pytest.mark.parametrize(('isolation', 'inner'), [('trust', 'shared'), ('hybrid', 'shared'), ('isolate', 'own')])
+async def test_p02_nested_runs_follow_for_sub_agent_unless_all_is_isolated(isolation: Isolation, inner: str) -> None:
+    log = Log()
+    model = scripts({'Go': [call('keep', what='outer'), call('two', input='On')], 'On': [call('keep', what='inner')]})
+    keeper = ToolsetSpec(toolset=StatefulKeeper(log))
+    two = AgentSpec('two', model=model, toolset_specs=[keeper])
+    one = AgentSpec('one', model=model, toolset_specs=[keeper, agent_as_toolset('two', tool='two')])
+
+    said = await Runtime([one, two], isolation=isolation).run_entry(calling('one'), 'Go')
+
+    assert said == ('["outer","inner"]' if inner == 'shared' else '["inner"]')
+    runs = 1 if inner == 'shared' else 2
+    assert log.events == ['enter'] * runs + ['exit None'] * runs
+
+
+async def test_p02_shared_pool_serves_all_runs() -> None:
+    class Pool(FunctionToolset[Any]):
+        def __init__(self) -> None:
+            super().__init__([self.count])
+            self.conn = sqlite3.connect(':memory:', check_same_thread=False)
+            self.conn.execute('CREATE TABLE calls (id INTEGER)')
+
+        async def count(self) -> int:
+            self.conn.execute('INSERT INTO calls VALUES (1)')
+            return self.conn.execute('SELECT count(*) FROM calls').fetchone()[0]
+
+    pool = Pool()
+    agent = AgentSpec('one', model=script(call('count')), toolset_specs=[ToolsetSpec(toolset=pool, shared=True)])
+    runtime = Runtime([agent])
+    assert [await runtime.run_entry(calling('one'), 'Go') for _ in range(2)] == ['1', '2']
+    pool.conn.close()
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'message'),
+    [
+        ({}, 'either a `factory` or a `toolset`'),
+        ({'factory': Keeper, 'toolset': Keeper()}, 'either a `factory` or a `toolset`'),
+        ({'factory': 'tools'}, 'not callable'),
+        ({'toolset': Keeper}, 'is no toolset'),
+        ({'toolset': Keeper(), 'options': {'a': 1}}, 'Only a factory takes options'),
+    ],
+)
+def test_p02_wrong_specs_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        ToolsetSpec(**arguments)
+
+
+def test_p02_toolset_in_place_of_a_spec_is_refused() -> None:
+    wrong: Any = [Keeper()]
+    with pytest.raises(TypeError, match=r'Write `ToolsetSpec\(toolset=…\)`'):
+        AgentSpec('one', toolset_specs=wrong)
+
+
+async def test_p02_tools_find_the_call_in_their_context() -> None:
+    async def where(ctx: RunContext[CallRuntime]) -> str:
+        return f'{ctx.deps.frame.name} at {ctx.deps.frame.depth}'
+
+    spec = ToolsetSpec(toolset=FunctionToolset[CallRuntime]([where]))
+    agent = AgentSpec('one', model=script(call('where')), toolset_specs=[spec])
+    assert await Runtime([agent]).run_entry(calling('one'), 'Go') == 'one at 1'

@@ -1,0 +1,197 @@
+"""Point 7: `.worker` files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import Write
+from support import LOADED
+from toolset_first import AgentSpec, ProjectError, Runtime, load_project
+
+TOOLS = """
+    from support import Keeper, StatefulKeeper, call, echo, script, scripts
+    from toolset_first import ToolsetSpec, WorkerArgs
+
+    class Question(WorkerArgs):
+        topic: str
+
+    echoing = echo()
+    keeper = StatefulKeeper()
+    made = ToolsetSpec(factory=lambda context: Keeper())
+    keeping = script(call('keep', what='x'))
+    recursive = scripts({'1': [call('self', input='2')], '2': ['deep']})
+    mutual = scripts({'1': [call('other', input='2')], '2': [call('start', input='3')], '3': ['back']})
+    """
+
+
+def agents(project: Any) -> dict[str, AgentSpec]:
+    return {spec.name: spec for spec in project.agents}
+
+
+async def test_p07_all_that_a_front_matter_says_is_in_the_agent(write: Write) -> None:
+    folder = write(
+        tools__py=TOOLS,
+        a__worker="""\
+            ---
+            name: asker
+            description: Asks.
+            model: test
+            compatible_models: [test, "anthropic:*"]
+            schema_in_ref: tools.py:Question
+            entry: true
+            toolsets:
+              keeper:
+                approval: {keep: ask}
+              made: {size: 3}
+            server_side_tools: [web_search]
+            ---
+            You ask.
+
+            ---
+            Yes.
+            """,
+    )
+    project = load_project(folder)
+    (spec,) = project.agents
+    assert (spec.name, spec.description, spec.model) == ('asker', 'Asks.', 'test')
+    assert spec.instructions == 'You ask.\n\n---\nYes.'
+    assert list(spec.compatible_models) == ['test', 'anthropic:*']
+    assert spec.schema_in is not None
+    assert list(spec.schema_in.model_fields) == ['topic']
+    assert [one.approval_config for one in spec.toolset_specs] == [{'keep': 'ask'}, {}]
+    assert [one.options for one in spec.toolset_specs] == [{}, {'size': 3}]
+    assert [one.kind for one in spec.builtin_tools] == ['web_search']
+    assert project.entry.name == 'asker'
+    assert project.entry.schema_in is spec.schema_in
+    Runtime(project.agents)
+
+
+async def test_p07_worker_file_with_windows_line_ends_and_without_a_prompt_runs(write: Write) -> None:
+    folder = write(tools__py=TOOLS)
+    (folder / 'a.worker').write_bytes(b'---\r\nname: a\r\nmodel: tools.py:echoing\r\nentry: true\r\n---\r\n')
+    project = load_project(folder)
+    assert await Runtime(project.agents).run_entry(project.entry, 'Hello') == '1: Hello'
+
+
+async def test_p07_worker_uses_toolsets_of_python_files(write: Write) -> None:
+    folder = write(
+        tools__py=TOOLS,
+        a__worker='---\nname: a\nmodel: tools.py:keeping\nentry: true\ntoolsets: [keeper]\n---\n',
+    )
+    project = load_project(folder)
+    runtime = Runtime(project.agents)
+    assert [await runtime.run_entry(project.entry, 'Hello') for _ in range(2)] == ['["x"]', '["x"]']
+
+
+async def test_p07_agent_refers_to_itself(write: Write) -> None:
+    folder = write(
+        tools__py=TOOLS,
+        a__worker='---\nname: self\nmodel: tools.py:recursive\nentry: true\ntoolsets: [self]\n---\n',
+    )
+    project = load_project(folder)
+    assert await Runtime(project.agents).run_entry(project.entry, '1') == 'deep'
+
+
+async def test_p07_agents_refer_to_each_other(write: Write) -> None:
+    folder = write(
+        tools__py=TOOLS,
+        a__worker='---\nname: start\nmodel: tools.py:mutual\nentry: true\ntoolsets: [other]\n---\n',
+        b__worker='---\nname: other\nmodel: tools.py:mutual\ntoolsets: [start]\n---\n',
+    )
+    project = load_project(folder)
+    assert await Runtime(project.agents).run_entry(project.entry, '1') == 'back'
+
+
+async def test_p07_agent_of_a_python_file_is_a_toolset_too(write: Write) -> None:
+    folder = write(
+        tools__py=TOOLS + "\n    from toolset_first import AgentSpec\n    one = AgentSpec('other', model=echoing)\n",
+        a__worker='---\nname: start\nmodel: tools.py:mutual\nentry: true\ntoolsets: [other]\n---\n',
+    )
+    project = load_project(folder)
+    assert set(agents(project)) == {'other', 'start'}
+    assert await Runtime(project.agents).run_entry(project.entry, '1') == '1: 2'
+
+
+async def test_p07_reference_is_relative_to_its_file_and_imports_nothing_twice(write: Write) -> None:
+    folder = write(
+        {'agents/a.worker': '---\nname: a\nmodel: ../tools.py:echoing\nentry: true\n---\n'},
+        tools__py=TOOLS + "\n    from support import LOADED; LOADED.append('tools')\n",
+    )
+    project = load_project(folder)
+    assert await Runtime(project.agents).run_entry(project.entry, 'Hello') == '1: Hello'
+    assert LOADED == ['tools']
+
+
+@pytest.mark.parametrize(
+    ('text', 'faults'),
+    [
+        ('You are.', ['1: A `.worker` file begins with a line `---`, a front matter, and another `---`.']),
+        ('---\n---\n', ['2: The front matter holds no keys. Write `name: …` at least.']),
+        ('---\nname: [a\n---\n', ["3: expected ',' or ']', but got '<stream end>'."]),
+        ('---\nentry: true\n---\n', ['2: `name` is missing.']),
+        (
+            '---\nname: a\ntools: [b]\nentry: maybe\n---\n',
+            [
+                '4: `entry`: Input should be a valid boolean.',
+                '3: `tools` is not known. Known are `name`, `description`, `model`, `compatible_models`, `schema_in_ref`, ',
+            ],
+        ),
+        (
+            '---\nname: a\ntoolsets: [keeper, b, c]\n---\n',
+            [
+                "3: There is no toolset or agent 'b'. There are: a, keeper, made.",
+                "3: There is no toolset or agent 'c'. There are: a, keeper, made.",
+            ],
+        ),
+        (
+            '---\nname: a\ntoolsets:\n  keeper: {size: 3}\n---\n',
+            ["3: 'keeper': Only a factory takes options, and this `ToolsetSpec` has an instance."],
+        ),
+        (
+            '---\nname: a\ntoolsets:\n  keeper: {approval: {keep: maybe}}\n---\n',
+            [
+                "3: 'keeper': The rule 'maybe' for `keep` is none. Write `allow`, `ask` or `deny`, or patterns by argument ",
+            ],
+        ),
+        (
+            '---\nname: a\ntoolsets:\n  keeper: {approval: ask}\n---\n',
+            ["3: 'keeper': `approval` has a rule for each tool, not 'ask'."],
+        ),
+        (
+            '---\nname: a\nschema_in_ref: tools.py:keeper\n---\n',
+            ['3: `tools.py` has no type `keeper`, but'],
+        ),
+        ('---\nname: a\nschema_in_ref: tools.py:ToolsetSpec\n---\n', ['3: `tools.py:ToolsetSpec` is no subclass']),
+        ('---\nname: a\nschema_in_ref: Question\n---\n', ['3: `Question` refers to no file of this project.']),
+        ('---\nname: a\nmodel: ../x.py:y\n---\n', ['3: `../x.py:y` refers to no file of this project.']),
+        ('---\nname: a\nmodel: tools.py:keeper\n---\n', ['3: `tools.py` has no Model `keeper`, but']),
+        (
+            '---\nname: a\nserver_side_tools: [telepathy]\n---\n',
+            ["3: There is no server-side tool 'telepathy'. There are:"],
+        ),
+        (
+            '---\nname: a\nserver_side_tools:\n  web_search: {wrong: 1}\n---\n',
+            ["3: 'web_search': "],
+        ),
+    ],
+)
+def test_p07_faults_have_file_and_line(text: str, faults: list[str], write: Write) -> None:
+    folder = write(tools__py=TOOLS, bad__worker=text)
+    with pytest.raises(ProjectError) as error:
+        load_project(folder)
+    assert len(error.value.faults) == len(faults)
+    for found, expected in zip(error.value.faults, faults, strict=True):
+        assert found.startswith(f'{folder}/bad.worker:{expected}')
+
+
+def test_p07_faults_of_all_files_are_told_at_once(write: Write) -> None:
+    folder = write(a__worker='---\nnme: a\n---\n', b__worker='', c__py='1 / 0')
+    with pytest.raises(ProjectError) as error:
+        load_project(folder)
+    assert [fault.partition(': ')[0] for fault in error.value.faults] == [
+        f'{folder}/a.worker:2',
+        f'{folder}/a.worker:2',
+        f'{folder}/b.worker:1',
+        f'{folder}/c.py:1',
+    ]

@@ -1,0 +1,165 @@
+"""Point 8: what is in a folder is found by type."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from conftest import Write
+from pydantic_ai import FunctionToolset, ModelMessage, ModelResponse, UserError
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from support import Keeper, StatefulKeeper, calling
+from toolset_first import AgentSpec, ProjectError, Runtime, ToolsetFirstError, ToolsetSpec, load_project
+
+ENTRY = """
+    from support import echo, entry
+    from toolset_first import AgentSpec
+
+    async def main(input: str) -> str:
+        return input
+
+    start = entry(main)
+    """
+
+
+async def test_p08_agents_toolsets_and_the_entry_are_found_by_type(write: Write) -> None:
+    folder = write(
+        {
+            'sub/b.py': """
+            from pydantic_ai import FunctionToolset
+            from toolset_first import AgentSpec
+            tools = FunctionToolset()
+            one = AgentSpec('one', model='test')
+            others = [AgentSpec('hidden', model='test')]
+            """
+        },
+        a__py=ENTRY,
+        c__worker='---\nname: two\nmodel: test\ntoolsets: [tools, one]\n---\n',
+    )
+    project = load_project(folder)
+    assert project.entry.name == 'start'
+    assert [spec.name for spec in project.agents] == ['one', 'two']
+    assert await Runtime(project.agents).run_entry(project.entry, 'Hello') == 'Hello'
+
+
+async def test_p08_each_module_is_imported_once_whoever_imports_it(write: Write) -> None:
+    folder = write(
+        {
+            'pkg/__init__.py': 'import counter; counter.loaded.append("pkg")',
+            'pkg/c.py': """
+                import counter; counter.loaded.append("c")
+                from b import keeper as again
+                from toolset_first import AgentSpec, ToolsetSpec
+                one = AgentSpec('one', model='test', toolset_specs=[ToolsetSpec(toolset=again)])
+                """,
+        },
+        counter__py='loaded = []',
+        a__py=ENTRY
+        + '\n    from b import keeper\n    from pkg.c import one\n    import counter; counter.loaded.append("a")\n',
+        b__py='from support import Keeper\nimport counter; counter.loaded.append("b")\nkeeper = Keeper()',
+    )
+    project = load_project(folder)
+    assert sorted(sys.modules['counter'].loaded) == ['a', 'b', 'c', 'pkg']
+    assert [spec.name for spec in project.agents] == ['one']
+
+
+@pytest.mark.parametrize('skipped', ['.hidden', 'tests', '__pycache__', 'node_modules', 'venv'])
+def test_p08_what_is_no_part_of_the_project_is_left_alone(skipped: str, write: Write) -> None:
+    folder = write({f'{skipped}/x.py': '1 / 0', 'venv/pyvenv.cfg': ''}, a__py=ENTRY, test_a__py='1 / 0')
+    assert load_project(folder).entry.name == 'start'
+
+
+def test_p08_several_entries_are_all_listed_with_their_files(write: Write) -> None:
+    folder = write(
+        {'sub/b.py': ENTRY.replace('start =', 'begin =')},
+        a__py=ENTRY,
+        c__worker='---\nname: worker\nmodel: test\nentry: true\n---\n',
+    )
+    with pytest.raises(ProjectError) as error:
+        load_project(folder)
+    assert str(error.value) == (
+        'A project has exactly one entry: an `EntrySpec` in a Python file, or a `.worker` file with `entry: true`. '
+        f'In `{folder}` there are:\n'
+        f"- 'start' in {folder}/a.py, `start`\n- 'start' in {folder}/sub/b.py, `begin`\n- 'worker' in {folder}/c.worker"
+    )
+
+
+def test_p08_no_entry_is_refused(write: Write) -> None:
+    folder = write(a__py='x = 1')
+    with pytest.raises(ProjectError, match='there is none'):
+        load_project(folder)
+
+
+def test_p08_no_folder_is_refused_with_what_makes_one() -> None:
+    with pytest.raises(ProjectError, match='Make a project there with `toolset-first new nowhere`'):
+        load_project('nowhere')
+
+
+@pytest.mark.parametrize(
+    'files',
+    [
+        {'a__py': ENTRY + "\n    one = AgentSpec('one')\n", 'b__worker': '---\nname: one\nmodel: test\n---\n'},
+        {'a__worker': '---\nname: one\nmodel: test\n---\n', 'b__worker': '---\nname: one\nmodel: test\n---\n'},
+        {'a__py': 'from support import Keeper\none = Keeper()', 'b__py': 'from support import Keeper\none = Keeper()'},
+        {'a__py': 'from support import Keeper\none = Keeper()', 'b__worker': '---\nname: one\nmodel: test\n---\n'},
+    ],
+)
+def test_p08_two_things_of_one_name_are_refused_with_both_files(files: dict[str, str], write: Write) -> None:
+    folder = write(**files)
+    with pytest.raises(ProjectError, match="The name 'one' is taken by") as error:
+        load_project(folder)
+    first, second = (f'{folder}/{name.replace("__", ".")}' for name in files)
+    assert first in str(error.value)
+    assert second in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ('text', 'fault'),
+    [
+        ('x = 1\n1 / 0', '2: ZeroDivisionError: division by zero'),
+        ('x = (', "1: SyntaxError: '(' was never closed"),
+        ('from nowhere import x', "1: ModuleNotFoundError: No module named 'nowhere'"),
+        ('def f():\n    raise ValueError("no")\nf()', '2: ValueError: no'),
+    ],
+)
+def test_p08_file_that_can_not_be_imported_is_named_with_the_line(text: str, fault: str, write: Write) -> None:
+    folder = write(bad__py=text)
+    with pytest.raises(ProjectError) as error:
+        load_project(folder)
+    assert error.value.faults[0].startswith(f'{folder}/bad.py:{fault}')
+
+
+def test_p08_file_that_has_the_name_of_a_module_that_is_there_is_refused(write: Write) -> None:
+    folder = write(json__py='x = 1')
+    with pytest.raises(ProjectError, match=r'json\.py:1: A module `json` is there already, from .* Rename this file'):
+        load_project(folder)
+
+
+def _never(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    raise AssertionError('The model was asked.')
+
+
+@pytest.mark.parametrize('isolation', ['trust', 'isolate', 'hybrid'])
+def test_p08_tools_that_clash_are_found_when_the_agent_is_built(isolation: str) -> None:
+    specs = [ToolsetSpec(toolset=Keeper()), ToolsetSpec(toolset=StatefulKeeper())]
+    agent = AgentSpec('one', model=FunctionModel(_never), toolset_specs=specs)
+    with pytest.raises(
+        ToolsetFirstError, match="The agent 'one' has two tools `keep`: that of Keeper and that of Stateful"
+    ):
+        Runtime([agent], isolation=isolation)  # pyright: ignore[reportArgumentType]
+
+
+async def test_p08_tools_that_clash_in_a_run_are_found_before_the_first_request() -> None:
+    specs = [ToolsetSpec(factory=lambda context: Keeper()), ToolsetSpec(toolset=StatefulKeeper())]
+    runtime = Runtime([AgentSpec('one', model=FunctionModel(_never), toolset_specs=specs)])
+    with pytest.raises(UserError, match=r"conflicts with existing tool from .*: 'keep'"):
+        await runtime.run_entry(calling('one'), 'Go')
+
+
+async def test_p08_same_toolset_in_two_places_of_a_project_is_one(write: Write) -> None:
+    folder = write(
+        a__py=ENTRY + '\n    from b import tools, again\n',
+        b__py='import pydantic_ai\ntools = pydantic_ai.FunctionToolset()\nagain = tools',
+    )
+    assert load_project(folder).agents == []
+    assert isinstance(sys.modules['b'].tools, FunctionToolset)

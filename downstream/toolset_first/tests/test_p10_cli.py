@@ -1,0 +1,211 @@
+"""Point 10: the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Write
+from toolset_first.cli import app
+from typer.testing import CliRunner, Result
+
+Run = Callable[..., Result]
+
+TOOLS = """
+    from pydantic_ai import FunctionToolset
+    from pydantic_ai.models.function import FunctionModel
+    from support import call, echo, entry, script
+    from toolset_first import AgentSpec, EntrySpec, ToolsetSpec, WorkerArgs, agent_as_toolset
+
+    class Question(WorkerArgs):
+        topic: str
+
+    def pay(amount: int) -> str:
+        return f'paid {amount}'
+
+    bank = ToolsetSpec(toolset=FunctionToolset([pay]), approval_config={'pay': 'ask'})
+    paying = script(call('pay', amount=3))
+    echoing = echo()
+    """
+PAYING = '---\nname: clerk\nmodel: tools.py:paying\nentry: true\ntoolsets: [bank]\n---\n'
+ECHOING = '---\nname: parrot\nmodel: tools.py:echoing\nentry: true\n---\n'
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run the command line."""
+
+    def run(*arguments: str | Path, input: str = '') -> Result:
+        return CliRunner().invoke(app, [str(argument) for argument in arguments], input=input)
+
+    return run
+
+
+def test_p10_run_prints_the_result_and_shows_what_happens_beside_it(write: Write, run: Run) -> None:
+    done = run('run', write(tools__py=TOOLS, a__worker=PAYING), 'Pay', '--approve-all')
+    assert done.exit_code == 0
+    assert done.stdout == 'paid 3\n'
+    assert done.stderr == '  ▶ clerk: Pay\n  → pay {"amount":3}\n  ← pay paid 3\n'
+
+
+def test_p10_run_reads_the_input_from_stdin(write: Write, run: Run) -> None:
+    assert run('run', write(tools__py=TOOLS, a__worker=ECHOING), input='Hello\n').stdout == '1: Hello\n'
+
+
+def test_p10_input_json_is_an_object(write: Write, run: Run) -> None:
+    worker = ECHOING.replace('entry', 'schema_in_ref: tools.py:Question\nentry')
+    folder = write(tools__py=TOOLS, a__worker=worker)
+    assert run('run', folder, '{"topic": "tea"}', '--input-json').stdout == '1: {\n  "topic": "tea"\n}\n'
+    wrong = run('run', folder, '{"topic": ', '--input-json')
+    assert (wrong.exit_code, wrong.stderr.count('\n')) == (1, 1)
+    assert wrong.stderr.startswith('error: The input is no JSON: ')
+
+
+@pytest.mark.parametrize(
+    ('typed', 'said'),
+    [('y\n', 'paid 3'), ('a\n', 'paid 3'), ('n\n', 'The user denied this call.'), ('', 'The user denied this call.')],
+)
+def test_p10_run_asks_about_calls_that_need_approval(typed: str, said: str, write: Write, run: Run) -> None:
+    done = run('run', write(tools__py=TOOLS, a__worker=PAYING), 'Pay', input=typed)
+    assert done.stdout == f'{said}\n'
+    assert 'clerk wants to call pay {"amount": 3}\nAllow it? [y]es, [a]lways for this very call, [N]o: ' in done.stderr
+
+
+def test_p10_reject_all_rejects_and_excludes_approve_all(write: Write, run: Run) -> None:
+    folder = write(tools__py=TOOLS, a__worker=PAYING)
+    assert run('run', folder, 'Pay', '--reject-all').stdout == 'All calls that need approval are rejected.\n'
+    assert run('run', folder, 'Pay', '--reject-all', '--approve-all').exit_code == 2
+
+
+def test_p10_chat_goes_on_until_an_empty_line_and_remembers(write: Write, run: Run) -> None:
+    folder = write(tools__py=TOOLS, a__worker=ECHOING)
+    done = run('run', folder, '--chat', input='a\nb\n\nc\n')
+    assert (done.exit_code, done.stdout) == (0, '1: a\n3: b\n')
+    assert run('run', folder, 'first', '--chat', input='b\n').stdout == '1: first\n3: b\n'
+
+
+def test_p10_chat_goes_on_after_an_error(write: Write, run: Run) -> None:
+    worker = '---\nname: clerk\nmodel: tools.py:paying\nentry: true\ntoolsets: [bank]\nschema_in_ref: tools.py:Question\n---\n'
+    folder = write(tools__py=TOOLS, a__worker=worker)
+    done = run('run', folder, '--chat', '--input-json', '--approve-all', input='{}\n{"topic": "tea"}\n')
+    assert (done.exit_code, done.stdout) == (0, 'paid 3\n')
+    assert 'error: The input does not fit: `topic`: Field required.' in done.stderr
+
+
+def test_p10_max_depth_and_model_are_passed_on(write: Write, run: Run) -> None:
+    folder = write(
+        tools__py=TOOLS + "\n    calling = script(call('deep', input='Go'))\n",
+        a__worker='---\nname: deep\nmodel: tools.py:calling\nentry: true\ntoolsets: [deep]\n---\n',
+    )
+    done = run('run', folder, 'Go', '--max-depth', '2')
+    assert done.exit_code == 1
+    assert done.stderr.splitlines()[-1].startswith("error: 'deep', at depth 2, can not call 'deep': the limit is 2.")
+    unknown = run('run', folder, 'Go', '--model', 'nowhere:x')
+    assert unknown.exit_code == 1
+    assert 'nowhere' in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'message'),
+    [
+        (['run', 'nowhere', 'Go'], 'error: There is no folder `nowhere`.'),
+        (['check', 'nowhere'], 'error: There is no folder `nowhere`.'),
+    ],
+)
+def test_p10_errors_have_one_line_and_a_traceback_with_debug(arguments: list[str], message: str, run: Run) -> None:
+    done = run(*arguments)
+    assert done.exit_code == 1
+    assert done.stderr.count('\n') == 1
+    assert done.stderr.startswith(message)
+    assert 'Traceback' in run(*arguments, '--debug').stderr
+
+
+def test_p10_error_of_a_tool_is_one_line_as_well(write: Write, run: Run) -> None:
+    text = (
+        TOOLS
+        + "\n    def fail(input: str):\n        raise OSError('disk full')\n    start = entry(lambda input: fail(input))\n"
+    )
+    done = run('run', write(tools__py=text), 'Go')
+    assert (done.exit_code, done.stderr) == (1, 'error: OSError: disk full\n')
+
+
+def test_p10_control_characters_of_a_model_are_not_shown(write: Write, run: Run) -> None:
+    text = TOOLS + "\n    sneaky = script(call('pay', amount='3\\x1b[2J\\r'))\n"
+    folder = write(tools__py=text, a__worker=PAYING.replace('paying', 'sneaky'))
+    done = run('run', folder, 'Pay \x1b[2J', input='n\n')
+    assert '\x1b' not in done.stderr
+    assert '\r' not in done.stderr
+
+
+def test_p10_check_shows_what_each_agent_works_with(write: Write, run: Run) -> None:
+    done = run('check', write(tools__py=TOOLS, a__worker=PAYING, b__worker=ECHOING.replace('entry: true\n', '')))
+    assert done.exit_code == 0
+    assert "Agent 'clerk'" in done.stdout
+    assert "Agent 'parrot'" in done.stdout
+    assert 'No problem found.' in done.stdout
+
+
+LEAKY = """
+    from pydantic_ai import AbstractToolset
+    from support import StatefulKeeper, echo, entry
+    from toolset_first import AgentSpec, ToolsetSpec
+
+    class Hiding(StatefulKeeper):
+        def copy(self):
+            copy = type(self)(self.log)
+            copy.kept = self.kept
+            return copy
+
+    leaky = AgentSpec('leaky', model='test', toolset_specs=[ToolsetSpec(toolset=Hiding())])
+    start = entry(lambda input: input)
+    """
+
+
+def test_p10_check_fails_on_problems(write: Write, run: Run) -> None:
+    done = run('check', write(tools__py=LEAKY))
+    assert done.exit_code == 1
+    assert '1 problem found.' in done.stdout
+    assert 'kept' in done.stdout
+
+
+def test_p10_check_fails_on_a_toolset_that_can_not_be_made_afresh(write: Write, run: Run) -> None:
+    text = LEAKY.replace('class Hiding(StatefulKeeper)', 'import threading\n    class Hiding(Keeper)').replace(
+        'import StatefulKeeper', 'import Keeper'
+    )
+    text = text.replace(
+        'def copy',
+        'lock = None\n        def __init__(self):\n            super().__init__()\n'
+        '            self.lock = threading.Lock()\n        def unused',
+    )
+    done = run('check', write(tools__py=text))
+    assert done.exit_code == 1
+    assert 'There are three ways out' in done.stderr
+
+
+def test_p10_new_makes_a_project_that_runs_at_once(tmp_path: Path) -> None:
+    # In processes of their own, without a key, and in the folder that the user is in.
+    program = [sys.executable, '-c', 'from toolset_first.cli import main; main()']
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*program, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False, env={})
+
+    made = run('new', 'hello')
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.splitlines() == [
+        'hello/assistant.worker',
+        'hello/scripted.py',
+        'hello/tools.py',
+        'Try it: toolset-first run hello "Buy milk"',
+    ]
+    for _ in range(2):
+        done = run('run', 'hello', 'Buy milk')
+        assert (done.returncode, done.stdout) == (0, 'Noted: ["Buy milk"]\n'), done.stderr
+    assert run('check', 'hello').returncode == 0
+    again = run('new', 'hello')
+    assert (again.returncode, again.stderr) == (
+        1,
+        'error: `hello` is not empty. Name a folder that is not there yet.\n',
+    )

@@ -1,0 +1,83 @@
+"""What the README shows works."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Write
+from support import call, echo, script
+from toolset_first import AgentSpec, Answer, Approvals, Runtime, load_project
+from toolset_first.approvals import check_rule
+from toolset_first.worker_file import Header
+
+README = (Path(__file__).parents[1] / 'README.md').read_text('utf-8')
+
+
+def block(title: str) -> str:
+    """Return the block of code with a title."""
+    found = re.search(rf'```\w+ title="{re.escape(title)}"\n(.*?)```', README, re.DOTALL)
+    assert found, title
+    return found[1]
+
+
+def test_readme_two_commands_make_a_project_and_run_it(tmp_path: Path) -> None:
+    commands = re.findall(r'^uvx --from ".*?" toolset-first (.*)$', README, re.MULTILINE)
+    assert len(commands) == 2
+    said = ''
+    for command in commands:
+        arguments = [one.strip('"') for one in re.findall(r'"[^"]*"|\S+', command)]
+        program = [sys.executable, '-c', 'from toolset_first.cli import main; main()']
+        done = subprocess.run([*program, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        said = done.stdout
+    assert said == 'Noted: ["Buy milk"]\n'
+
+
+async def test_readme_project_runs(write: Write) -> None:
+    folder = write({title: block(title) for title in ('assistant.worker', 'tools.py')})
+    project = load_project(folder)
+    model = script(call('note', text='milk'), call('note', text='bread'))
+    runtime = Runtime(project.agents, folder=folder, model=model)
+    for _ in range(2):
+        assert await runtime.run_entry(project.entry, 'Buy milk and bread') == '["milk","bread"]'
+
+
+async def test_readme_entry_calls_agents(write: Write) -> None:
+    source = next(one for one in re.findall(r'```python\n(.*?)```', README, re.DOTALL) if 'def build(' in one)
+    names: dict[str, Any] = {}
+    source = 'from pydantic_ai import FunctionToolset, RunContext\nfrom toolset_first import *\n' + source
+    exec(compile(source, 'README.md', 'exec', dont_inherit=True), names)  # noqa: S102
+    agents = [AgentSpec('researcher', model=echo()), AgentSpec('writer', model=script('written'))]
+    folder = write({'style.md': 'Short.'})
+    assert await Runtime(agents, folder=folder).run_entry(names['entry'], 'tea') == 'written'
+
+
+def test_readme_lists_each_key_of_a_front_matter() -> None:
+    table = README.partition('| in the front matter |')[2].partition('\n\n')[0]
+    assert re.findall(r'^\| `(\w+)` \| ', table, re.MULTILINE) == list(Header.model_fields)
+
+
+def test_readme_rules_are_rules() -> None:
+    import yaml
+
+    source = next(one for one in re.findall(r'```yaml\n(.*?)```', README, re.DOTALL) if 'approval:' in one)
+    rules = yaml.safe_load(source)['toolsets']['bank']['approval']
+    for tool, rule in rules.items():
+        check_rule(tool, rule)
+    Approvals(ask=lambda question: Answer(True))
+
+
+@pytest.mark.parametrize(
+    'option', ['--chat', '--input-json', '--approve-all', '--reject-all', '--max-depth', '--model', '--debug']
+)
+def test_readme_names_each_option(option: str) -> None:
+    from toolset_first.cli import app
+    from typer.testing import CliRunner
+
+    assert option in README
+    assert option in CliRunner().invoke(app, ['run', '--help'], env={'COLUMNS': '200'}).stdout
