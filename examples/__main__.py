@@ -1,4 +1,4 @@
-"""Run a chapter of the cookbook on the built fork: `python -m examples NAME`."""
+"""Run a chapter of the cookbook, or the main example of a downstream project, on the built fork: `python -m examples NAME`."""
 
 from __future__ import annotations
 
@@ -26,21 +26,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog='python -m examples',
         description='Run an example on the built fork. What is not listed below is passed to the example.',
     )
-    parser.add_argument('name', nargs='?', choices=examples, help='the example; all are listed if left out')
+    projects = find_project_examples()
+    choices = {**examples, **{name: what for name, (_, what) in projects.items()}}
+    parser.add_argument('name', nargs='?', choices=choices, help='the example; all are listed if left out')
     parser.add_argument('--line', help='an upstream release; the newest line if left out')
     options, rest = parser.parse_known_args(arguments)
     if not options.name:
-        width = max(map(len, examples))
-        print('\n'.join(f'{name:{width}}  {what}' for name, what in examples.items()))
+        width = max(map(len, choices))
+        print('\n'.join(f'{name:{width}}  {what}' for name, what in choices.items()))
         return 0
     try:
         line = find_line(ROOT, options.line)
+        if options.name in projects:
+            main_file = projects[options.name][0]
+            return _run([str(_project_python(main_file, line)), str(main_file), *rest])
         folder = ROOT / 'build' / 'envs' / f'examples-{line.name}'
         python = make_environment(folder, line_python(line), requirements(line))
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
-    return subprocess.run([str(python), '-m', f'examples.{options.name}', *rest], cwd=ROOT, check=False).returncode
+    return _run([str(python), '-m', f'examples.{options.name}', *rest])
+
+
+def _run(command: list[str]) -> int:
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def _project_python(main_file: Path, line: Line) -> Path:
+    """Make an environment with a project, the fork, and what a real model needs."""
+    project = main_file.parents[1]
+    folder = ROOT / 'build' / 'envs' / f'examples-{project.name}-{line.name}'
+    return make_environment(folder, line_python(line), [f'{built_wheel(line)}[openai]', '--no-sources', project])
+
+
+def find_project_examples() -> dict[str, tuple[Path, str]]:
+    """Find the main examples of the projects in `downstream/`, by the name of the project, with dashes."""
+    files = sorted((ROOT / 'downstream').glob('*/examples/main.py'))
+    return {file.parents[1].name.replace('_', '-'): (file, _says(file)) for file in files}
 
 
 def requirements(line: Line) -> list[str | Path]:
@@ -52,10 +74,14 @@ def find_examples() -> dict[str, str]:
     """Find the examples, and return the first line of what each says of itself, by name."""
     found: dict[str, str] = {}
     for path in sorted(Path(__file__).parent.glob('[a-z]*.py')):
-        content = path.read_text('utf-8')
-        if '\nasync def main(' in content:
-            found[path.stem] = (ast.get_docstring(ast.parse(content)) or '').partition('\n')[0]
+        if '\nasync def main(' in path.read_text('utf-8'):
+            found[path.stem] = _says(path)
     return found
+
+
+def _says(path: Path) -> str:
+    """Return the first line of what a file says of itself."""
+    return (ast.get_docstring(ast.parse(path.read_text('utf-8'))) or '').partition('\n')[0]
 
 
 if __name__ == '__main__':

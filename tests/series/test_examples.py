@@ -47,3 +47,16 @@ def test_examples_unknown_line_is_refused_with_those_there_are(line: Line, capsy
     said = capsys.readouterr().err
     assert '9.9.9' in said
     assert line.name in said
+
+
+def test_examples_of_downstream_projects_are_listed_by_their_names(
+    line: Line, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = line.root / 'downstream' / 'first_user' / 'examples'
+    folder.mkdir(parents=True)
+    (folder / 'main.py').write_text('"""What a user sees first.\n\nAnd more."""\n')
+
+    assert examples.main([]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split(maxsplit=1) == ['first-user', 'What a user sees first.']
+    assert examples.main(['first-user']) == 1
+    assert f'The fork {line.version} is not built' in capsys.readouterr().err
