@@ -1,0 +1,531 @@
+"""Read what can be reached from some objects, and compare it with what is there later."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import collections
+import contextvars
+import functools
+import io
+import itertools
+import marshal
+import operator
+import queue
+import re
+import reprlib
+import time
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import rules
+from .rules import MISSING
+
+GroupKind = str
+"""What a value is to the object that holds it: `'attribute'`, `'item'`, `'closure'` and the like."""
+Group = tuple[GroupKind, Sequence[Any], Sequence[Any]]
+"""Values that an object holds: what they are to it, under which names or indices, and the values."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something was found, named in words that a reader can look up in the code."""
+
+    expression: str
+    """How it would be written, like `TodoToolset.todos` or `storage`."""
+    frame: str = '`{}`'
+    """The words around it, like ``closure cell `{}` of `add_todo` ``."""
+    owner: str = ''
+    """The function or module that `expression` starts in, if it isn't a toolset or a class."""
+    holder: str = ''
+    """The toolset or capability through which it was reached."""
+    shared: bool = False
+    """Whether it is shared even if the toolset belongs to one run only, as a global is."""
+
+    def __str__(self) -> str:
+        return self.frame.format(self.expression)
+
+    @property
+    def name(self) -> str:
+        """A name to declare it by, like `TodoToolset.todos`, `add_todo.storage` or `tools.STORE`, the same for all entries."""
+        name = f'{self.owner}.{self.expression}' if self.owner else self.expression
+        return re.sub(r'\[.*?\](?=[.\[]|$)', '[*]', name)
+
+    def inside(self, group: GroupKind, key: Any, holder: Any, value: Any) -> Place:
+        """Return the place of a value that the object at this place holds."""
+        if rules.is_toolset(value):
+            name = type(value).__name__
+            return Place(name, holder=label(value), shared=self.shared and group not in ('attribute', 'item'))
+        if group == 'attribute':
+            return self._with(f'{self.expression}.{key}')
+        if group == 'item':
+            return self._with(f'{self.expression}[{_short(key)}]')
+        if group in ('inner', 'member'):
+            return self
+        if group == 'bound':
+            return self._with(type(value).__name__ if not isinstance(value, type) else value.__name__, '`{}`', '')
+        if group == 'class':
+            return self._with(value.__name__, 'class attribute `{}`', '', shared=True)
+        if group == 'variable':
+            return self._with(holder.name, 'context variable `{}`', '', shared=True)
+        function = _function_name(holder)
+        if group == 'closure':
+            return self._with(key, f'closure cell `{{}}` of `{function}`', function)
+        if group == 'default':
+            return self._with(key, f'default `{{}}` of `{function}`', function)
+        if group == 'function attribute':
+            return self._with(f'{function}.{key}', 'attribute `{}` of a function', '')
+        assert group == 'global', group
+        module, _, name = key.rpartition(':')
+        if isinstance(value, (types.FunctionType, type)):
+            return self._with(name, 'class attribute `{}`', '', shared=True)
+        return self._with(name, f'global `{{}}` of `{module}`', module, shared=True)
+
+    def _with(self, expression: str, frame: str = '', owner: str | None = None, shared: bool = False) -> Place:
+        owner = self.owner if owner is None else owner
+        return Place(expression, frame or self.frame, owner, self.holder, self.shared or shared)
+
+
+def label(value: Any) -> str:
+    """Return the name of a toolset or a capability for people."""
+    name = type(value).__name__
+    if name == '_AgentFunctionToolset':
+        return "the agent's own tools"
+    given = getattr(value, 'id', None)
+    return f'{name} {given!r}' if isinstance(given, str) else name
+
+
+@dataclass
+class Change:
+    """Something that an object at a place holds, and held otherwise before."""
+
+    node: Node
+    group: GroupKind
+    key: Any
+    """The name or index of what changed first."""
+    old: Any
+    new: Any
+    text: str
+    """What changed, in words."""
+    old_group: Group
+
+    @property
+    def place(self) -> Place:
+        """Where what changed first is."""
+        return self.node.place.inside(self.group, self.key, self.node.value, None)
+
+    @property
+    def slot(self) -> Place:
+        """What changed: an attribute, a cell or the like, or a container as a whole."""
+        return self.node.place if self.group in ('item', 'member', 'inner') else self.place
+
+    def is_undone(self) -> bool:
+        """Whether everything is as it was before the change, or isn't held any longer by what held it."""
+        if self.node.is_detached():
+            return True
+        [now] = _aligned([self.old_group], read(self.node.value))
+        return not list(_differences(self.old_group, now, self.key))
+
+
+class Node:
+    """An object that was reached, with what it held then.
+
+    Args:
+        value: The object.
+        origin: Its place, or the node that holds it.
+        group: What it is to that.
+        key: Under which name or index.
+    """
+
+    __slots__ = ('_group', '_holder', '_key', '_origin', 'before', 'groups', 'value')
+
+    def __init__(self, value: Any, origin: Place | Node, group: GroupKind = '', key: Any = None):
+        self.value = value
+        self.groups = self.before = read(value)
+        """What it held when the run had begun, and when the run was about to begin."""
+        self._origin = origin
+        self._holder = origin if isinstance(origin, Node) else None
+        self._group = group
+        self._key = key
+
+    @property
+    def place(self) -> Place:
+        """Where it was found. It's asked for few nodes only, and made for those."""
+        if isinstance(self._origin, Node):
+            self._origin = self._origin.place.inside(self._group, self._key, self._origin.value, self.value)
+        return self._origin
+
+    def is_detached(self) -> bool:
+        """Whether what held it has something else in its place now, as a toolset that begins each run with a new list."""
+        node = self
+        while (holder := node._holder) is not None:
+            groups = read(holder.value)
+            whole = node._group == 'class' or any(group in ('plain', 'inner') for group, _, _ in groups)
+            if not whole and not any(value is node.value for _, _, values in groups for value in values):
+                return True
+            node = holder
+        return False
+
+
+class Snapshot:
+    """What can be reached from some objects when a run begins.
+
+    Args:
+        roots: The objects, each with its place.
+        max_objects: How many objects are looked into at most.
+        max_seconds: How long that takes at most.
+    """
+
+    def __init__(self, roots: Sequence[tuple[Any, Place]], *, max_objects: int = 50_000, max_seconds: float = 2):
+        self.nodes: dict[int, Node] = {}
+        self.complete = True
+        self._max_objects = max_objects
+        self._max_seconds = max_seconds
+        self._classes: set[type] = set()
+        self._enters = False
+        self._walk((value, place, '', None) for value, place in roots)
+
+    def _walk(self, found: Iterable[tuple[Any, Place | Node, GroupKind, Any]]) -> None:
+        todo = collections.deque(found)
+        nodes = self.nodes
+        deadline = time.monotonic() + self._max_seconds
+        while todo:
+            reached = todo.popleft()
+            value = reached[0]
+            if id(value) in nodes:
+                continue
+            if len(nodes) >= self._max_objects or (len(nodes) % 100 == 99 and time.monotonic() > deadline):
+                self.complete = False
+                return
+            node = nodes[id(value)] = Node(*reached)
+            todo.extend(_held(node))
+            cls = rules.class_of(value)
+            if cls not in self._classes:
+                self._classes.add(cls)
+                self._enters = self._enters or rules.acts_when_entered(cls)
+                if _is_code(cls):
+                    todo.append((cls, node, 'class', 'class'))
+
+    def entered(self) -> None:
+        """Look once more when the toolsets were entered: what they do then isn't what a run leaves behind."""
+        if not self._enters:
+            return
+        changed: list[tuple[Any, Place | Node, GroupKind, Any]] = []
+        for node in list(self.nodes.values()):
+            now = read(node.value)
+            if not all(map(_identical_groups, node.groups, now)):
+                node.groups = now
+                changed += _held(node)
+        self._walk(changed)
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what is otherwise now than before the run as well as when it had begun."""
+        for node in self.nodes.values():
+            now = read(node.value)
+            if len(now) == len(node.groups) and all(map(_identical_groups, node.groups, now)):
+                continue
+            was = [_expanded(group) for group in node.groups]
+            for old, before, new in zip(was, _aligned(was, node.before), _aligned(was, now), strict=False):
+                unlike = {repr(key) for key, *_ in _differences(before, new)}
+                for key, lost, gained, text in _differences(old, new):
+                    if (old[0] == 'item' and unlike) or repr(key) in unlike:
+                        yield Change(node, old[0], key, lost, gained, text, old)
+
+
+def _held(node: Node) -> Iterator[tuple[Any, Node, GroupKind, Any]]:
+    """Yield what an object holds that is looked into, each with the object, and what it is to it."""
+    kind = rules.kind
+    for group, keys, values in node.groups:
+        for key, held in zip(keys, values, strict=False):
+            of = kind(rules.class_of(held))
+            if of == 'walked' or (of == 'resource' and _is_code(held)):
+                yield held, node, group, key
+
+
+def _aligned(groups: list[Group], others: list[Group]) -> list[Group]:
+    """Return other groups of the same object in the order of the first; those that aren't there are empty."""
+    by_kind = {group[0]: group for group in map(_expanded, others)}
+    return [by_kind.get(group[0], (group[0], (), ())) for group in groups]
+
+
+def _expanded(group: Group) -> Group:
+    """Return what a container holds whose content was kept as bytes."""
+    if group[0] != 'plain':
+        return group
+    content: Any = marshal.loads(group[2][0])
+    return _mapping_items(content) if isinstance(content, dict) else _items(content)
+
+
+def _identical_groups(old: Group, new: Group) -> bool:
+    if old[0] == 'plain':
+        return old == new
+    return _identical(old[2], new[2]) and (old[1] is new[1] or _identical(old[1], new[1]))
+
+
+def _identical(old: Sequence[Any], new: Sequence[Any]) -> bool:
+    return len(old) == len(new) and (old is new or all(map(operator.is_, old, new)))
+
+
+def _is_code(value: Any) -> bool:
+    """Whether it's a class whose attributes are watched."""
+    return isinstance(value, type) and rules.origin(str(value.__module__)) == 'watched'
+
+
+def _differences(old: Group, new: Group, only: Any = MISSING) -> Iterator[tuple[Any, Any, Any, str]]:
+    """Yield the first key, the old and the new value, and words, for each slot that changed, or for a container as a whole."""
+    group, old_keys, old_values = old
+    _, new_keys, new_values = new
+    if group == 'member':
+        added, removed = set(new_values) - set(old_values), set(old_values) - set(new_values)
+        if added or removed:
+            texts = [f'{"gained" if these is added else "lost"} {_some(these)}' for these in (added, removed) if these]
+            yield None, frozenset(removed), frozenset(added), 'a set that ' + ' and '.join(texts)
+    elif group == 'item':
+        yield from _container_differences(old, new)
+    else:
+        before, after = dict(zip(old_keys, old_values, strict=False)), dict(zip(new_keys, new_values, strict=False))
+        for key in before | after if only is MISSING else [only]:
+            was, now = before.get(key, MISSING), after.get(key, MISSING)
+            if not alike(was, now):
+                yield key, was, now, f'{key} ' * (group == 'inner') + f'was {_short(was)}, is {_short(now)}'
+
+
+def _container_differences(old: Group, new: Group) -> Iterator[tuple[Any, Any, Any, str]]:
+    before, after = dict(zip(old[1], old[2], strict=False)), dict(zip(new[1], new[2], strict=False))
+    changed = [key for key in before if key in after and not alike(before[key], after[key])]
+    added, removed = [key for key in after if key not in before], [key for key in before if key not in after]
+    keys = added + changed + removed
+    if not keys:
+        return
+    words = [f'{len(added)} added'] * bool(added) + [f'{len(changed)} changed'] * bool(changed)
+    words += [f'{len(removed)} removed'] * bool(removed)
+    first = keys[0]
+    text = f'had {_entries(before)}, has {len(after)}: {", ".join(words)}, first '
+    text += f'{_short(after[first])}' if first in after else f'{_short(before[first])} removed'
+    pick = {key: before[key] for key in keys if key in before}, {key: after[key] for key in keys if key in after}
+    yield first, *pick, text
+
+
+def _entries(values: Any) -> str:
+    return f'{len(values)} {"entry" if len(values) == 1 else "entries"}'
+
+
+def alike(old: Any, new: Any, depth: int = 6) -> bool:
+    """Whether a value stands for the same as another one: it's equal, it's a resource too, or all that it holds is alike."""
+    if old is new:
+        return True
+    if type(old) is not type(new) or not depth:
+        return False
+    kind = rules.kind(rules.class_of(old))
+    if kind == 'resource':
+        return True
+    if kind == 'value':
+        try:
+            return bool(old == new)
+        except Exception:  # noqa: BLE001 - whatever a user's `__eq__` raises
+            return False
+    if isinstance(old, types.FunctionType) and old.__code__ is not new.__code__:
+        return False
+    groups = read(old), read(new)
+    return len(groups[0]) == len(groups[1]) and all(
+        a[0] == b[0]
+        and (set(a[2]) == set(b[2]) if a[0] == 'member' else list(a[1]) == list(b[1]))
+        and (a[0] == 'member' or all(alike(x, y, depth - 1) for x, y in zip(a[2], b[2], strict=False)))
+        for a, b in zip(*groups, strict=False)
+    )
+
+
+def read(value: Any) -> list[Group]:
+    """Return all that an object holds that can be state."""
+    return _reader(value if isinstance(value, type) else type(value), isinstance(value, type))(value)
+
+
+@functools.cache
+def _reader(cls: type, is_class: bool) -> Callable[[Any], list[Group]]:
+    """Choose how objects of a class are read."""
+    if is_class:
+        return _read_class
+    reader = next((reader for base, reader in _READERS.items() if issubclass(cls, base)), None)
+    if reader is None:
+        return _read_object
+    if cls in _READERS or rules.origin(str(cls.__module__)) != 'watched':
+        return reader
+    # A class of the user's own that derives from a container has attributes, too.
+    return lambda value: [*reader(value), *_read_object(value)]
+
+
+def _mapping(value: dict[Any, Any]) -> list[Group]:
+    return _large(value) or [_mapping_items(value)]
+
+
+def _mapping_items(value: Any) -> Group:
+    # Not what a subclass makes of `keys()` and `values()`, which may be code of a user's.
+    return 'item', tuple(dict[Any, Any].keys(value)), tuple(dict[Any, Any].values(value))
+
+
+def _sequence(value: Any) -> list[Group]:
+    return _large(value) or [_items(value)]
+
+
+def _items(value: Any) -> Group:
+    values = tuple(value)
+    return 'item', range(len(values)), values
+
+
+def _large(value: Any) -> list[Group] | None:
+    """Return the content of a container with many entries as bytes, which is fast, or its length if it has very many."""
+    if len(value) <= rules.SMALL:
+        return None
+    if len(value) > rules.SIZE_LIMIT:
+        return [('inner', ('length',), (len(value),))]
+    try:
+        return [('plain', ('content',), (marshal.dumps(value, 2),))]
+    except ValueError:  # it holds objects
+        return None
+
+
+def _set(value: Any) -> list[Group]:
+    values = tuple(value) if len(value) <= rules.SIZE_LIMIT else (len(value),)
+    return [('member', values, values)]
+
+
+def _content(get: Callable[[Any], Any]) -> Callable[[Any], list[Group]]:
+    return lambda value: [('inner', ('content',), (get(value),))]
+
+
+def _read_object(value: Any) -> list[Group]:
+    cls = rules.class_of(value)
+    held = rules.attributes(value)
+    if skipped := _skipped(cls):
+        held = {name: held[name] for name in held if name not in skipped}
+    if cls.__name__ == 'Tool' and rules.origin(cls.__module__) == 'framework':
+        held = {name: held[name] for name in held if name in rules.TOOL_ATTRIBUTES}
+    return [('attribute', tuple(held), tuple(held.values()))]
+
+
+_skipped = functools.cache(rules.attributes_to_skip)
+
+
+def _read_class(cls: type) -> list[Group]:
+    skipped = rules.shared_attributes(cls)
+    held = {name: value for name, value in vars(cls).items() if name[:2] != '__' and name[:5] != '_abc_'}
+    held = {name: value for name, value in held.items() if name not in skipped}
+    # An `__init__` and its like can write to globals as well as other methods.
+    held |= {name: value for name, value in vars(cls).items() if isinstance(value, types.FunctionType)}
+    bases = tuple(base for base in cls.__bases__ if _is_code(base))
+    return [('attribute', tuple(held), tuple(held.values())), ('class', bases, bases)]
+
+
+def _read_function(function: types.FunctionType) -> list[Group]:
+    groups: list[Group] = []
+    code = function.__code__
+    if function.__closure__:
+        cells = tuple(_cell(cell) for cell in function.__closure__)
+        groups.append(('closure', code.co_freevars, cells))
+    if function.__defaults__ or function.__kwdefaults__:
+        names = (
+            code.co_varnames[: code.co_argcount][-len(function.__defaults__ or ()) :] if function.__defaults__ else ()
+        )
+        more = function.__kwdefaults__ or {}
+        groups.append(('default', (*names, *more), (*(function.__defaults__ or ()), *more.values())))
+    if function.__dict__:
+        groups.append(('function attribute', tuple(function.__dict__), tuple(function.__dict__.values())))
+    if rules.origin(str(function.__module__)) == 'watched' and (names := _names(code)):
+        found = list(_globals(function, names))
+        groups.append(('global', tuple(name for name, _ in found), tuple(held for _, held in found)))
+    return groups
+
+
+def _cell(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+@functools.cache
+def _names(code: types.CodeType) -> frozenset[str]:
+    """Return the names of globals and attributes that a function's code has, with the functions inside of it."""
+    inner = (_names(const) for const in code.co_consts if isinstance(const, types.CodeType))
+    return frozenset(code.co_names).union(*inner)
+
+
+def _globals(function: types.FunctionType, names: frozenset[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the globals that a function names, in its own module and, as `module.name`, in others that are watched."""
+    space, module = function.__globals__, function.__module__
+    for name in names:
+        if name in space:
+            value = space[name]
+            yield f'{module}:{name}', value
+            if isinstance(value, types.ModuleType) and rules.origin(value.__name__) == 'watched':
+                for inner in names & vars(value).keys():
+                    yield f'{value.__name__}:{inner}', vars(value)[inner]
+
+
+def _read_partial(value: Any) -> list[Group]:
+    return [('inner', ('func', 'args', 'keywords'), (value.func, value.args, value.keywords))]
+
+
+def _read_variable(variable: contextvars.ContextVar[Any]) -> list[Group]:
+    try:
+        return [('variable', ('value',), (variable.get(),))]
+    except LookupError:
+        return [('variable', ('value',), (MISSING,))]
+
+
+_READERS: dict[type, Callable[[Any], list[Group]]] = {
+    types.FunctionType: _read_function,
+    types.MethodType: lambda method: [
+        ('bound', ('self',), (method.__self__,)),
+        ('inner', ('func',), (method.__func__,)),
+    ],
+    functools.partial: _read_partial,
+    functools.partialmethod: _read_partial,
+    staticmethod: lambda value: [('inner', ('func',), (value.__func__,))],
+    classmethod: lambda value: [('inner', ('func',), (value.__func__,))],
+    property: lambda value: [('inner', ('get', 'set'), (value.fget, value.fset))],
+    functools.cached_property: lambda value: [('inner', ('func',), (value.func,))],
+    # What such a function keeps depends on its arguments only, and can't be read.
+    type(functools.cache(lambda: None)): lambda value: [('inner', ('func',), (value.__wrapped__,))],
+    dict: _mapping,
+    types.MappingProxyType: lambda value: _mapping(dict(value)),
+    list: _sequence,
+    tuple: _sequence,
+    collections.deque: _sequence,
+    set: _set,
+    frozenset: _set,
+    bytearray: _content(bytes),
+    array.array: _content(lambda value: value.tobytes()),
+    io.StringIO: _content(lambda value: '' if value.closed else value.getvalue()),
+    io.BytesIO: _content(lambda value: b'' if value.closed else value.getvalue()),
+    itertools.count: _content(repr),
+    itertools.cycle: _content(lambda value: repr(value.__reduce__())),
+    contextvars.ContextVar: _read_variable,
+    queue.Queue: lambda value: _sequence(value.queue),
+    queue.SimpleQueue: lambda value: [('inner', ('length',), (value.qsize(),))],
+    asyncio.Queue: lambda value: _sequence(getattr(value, '_queue', ())),
+}
+"""How objects of types of Python's own are read; all others are read by their attributes."""
+
+
+def _function_name(value: Any) -> str:
+    return str(getattr(value, '__qualname__', None) or getattr(value, '__name__', '')).rpartition('<locals>.')[2]
+
+
+_repr = reprlib.Repr()
+_repr.maxstring = _repr.maxother = 60
+_repr.maxlist = _repr.maxdict = _repr.maxset = _repr.maxtuple = _repr.maxdeque = 3
+
+
+def _short(value: Any) -> str:
+    """Return a short text for a value, in one line, that never fails."""
+    try:
+        return ' '.join(_repr.repr(value).split())
+    except Exception:  # noqa: BLE001 - whatever a user's `__repr__` raises
+        return f'a {type(value).__name__}'
+
+
+def _some(values: Any) -> str:
+    return ', '.join(sorted(map(_short, values))[:3]) + (f' and {len(values) - 3} more' if len(values) > 3 else '')

@@ -1,0 +1,281 @@
+"""Watch the runs of agents, and find what each leaves behind in what later ones use."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_ai import Agent
+from typing_extensions import Self
+
+from . import rules
+from .report import Finding, Report, is_declared, remedy
+from .snapshot import Change, Place, Snapshot, label
+
+_watches: list[Watch] = []
+_original_iter: Any = None
+
+
+@dataclass(eq=False)
+class _Run:
+    """A run that is watched."""
+
+    number: int
+    agent: Any
+    title: str
+    given: list[Any]
+    """The toolsets given to this run only, and to none before."""
+    snapshot: Snapshot
+    roots: list[Any]
+    beside: list[_Run] = field(default_factory=list['_Run'])
+    """Runs that went on at the same time."""
+
+    def __str__(self) -> str:
+        return self.title
+
+
+@dataclass(eq=False)
+class _Left:
+    """Something that a run left behind, and that no later run of the agent has begun with yet."""
+
+    change: Change
+    finding: Finding
+    owner: weakref.ref[Any]
+    """The agent, or the toolset that was given to the run."""
+
+
+class Watch:
+    """Watches all runs of all agents inside a `with` block, and says what they leave behind.
+
+    Example:
+        ```python
+        with Watch() as watch:
+            agent.run_sync('Add milk to my list')
+        print(watch.report)
+        ```
+
+    Args:
+        shared: The names of what runs share on purpose, like `TodoToolset.todos` or `tools.CACHE`; `*` stands for anything.
+        max_objects: How many objects are looked into for each run at most.
+        max_seconds: How long that may take for each run at most.
+    """
+
+    def __init__(self, *, shared: Sequence[str] = (), max_objects: int = 50_000, max_seconds: float = 2):
+        self.shared = tuple(shared)
+        self.max_objects = max_objects
+        self.max_seconds = max_seconds
+        self.report = Report()
+        self.context = ''
+        """Where the runs take place, such as the name of a test; it's added to their titles."""
+        self._lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        self._active: list[_Run] = []
+        self._known: dict[str, Finding] = {}
+        self._left: list[_Left] = []
+        self._given: dict[int, weakref.ref[Any]] = {}
+
+    def __enter__(self) -> Self:
+        global _original_iter
+        if not _watches:
+            _original_iter = Agent.iter
+            Agent.iter = _watched_iter(Agent.iter)
+        _watches.append(self)
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        _watches.remove(self)
+        if not _watches:
+            Agent.iter = _original_iter
+
+    def begin(self, agent: Any, prompt: Any, given: Sequence[Any]) -> _Run:
+        """Look at what a run is about to use."""
+        with self._lock:
+            number = next(self._numbers)
+            known = [toolset for toolset in given if self._was_given(toolset)]
+            fresh = [toolset for toolset in given if not any(toolset is other for other in known)]
+            roots = [*agent.toolsets, *_capabilities(agent), *known, *fresh]
+            places = [
+                (root, Place(type(root).__name__, holder=label(root)))
+                for root in roots
+                if rules.kind(rules.class_of(root)) == 'walked'
+            ]
+            snapshot = Snapshot(places, max_objects=self.max_objects, max_seconds=self.max_seconds)
+            title = f'run {number} of {_agent_name(agent)}{_quoted(prompt)}{self.context and f" in {self.context}"}'
+            run = _Run(number, agent, title, fresh, snapshot, roots, list(self._active))
+            self.report.incomplete |= not run.snapshot.complete
+            for other in self._active:
+                other.beside.append(run)
+            self._active.append(run)
+            return run
+
+    def entered(self, run: _Run) -> None:
+        """Find out what of earlier runs is still there when a run has begun."""
+        with self._lock:
+            run.snapshot.entered()
+            for left in [left for left in self._left if self._concerns(left, run)]:
+                self._left.remove(left)
+                if left.change.is_undone():
+                    self._report(left.finding, self.report.cleared)
+                elif not left.finding.read_by:
+                    left.finding.read_by = str(run)
+                    self._report(left.finding, self.report.leaks)
+
+    def end(self, run: _Run, messages: Sequence[Any], deps: Any, error: BaseException | None) -> None:
+        """Find out what a run has changed."""
+        with self._lock:
+            self._active.remove(run)
+            self.report.runs += 1
+            if error is not None:
+                self.report.failed.append(f'{run}: {type(error).__name__}: {error}')
+            inputs, called = _inputs(messages, deps)
+            for change in run.snapshot.changes():
+                if not is_declared(change.place.name, self.shared) and not _is_harmless(change, inputs):
+                    self._leave(run, change, called)
+            for toolset in run.given:
+                self._given[id(toolset)] = weakref.ref(toolset)
+
+    def _leave(self, run: _Run, change: Change, called: list[str]) -> None:
+        name = change.slot.name
+        beside = [other for other in run.beside if id(change.node.value) in other.snapshot.nodes]
+        root = next((root for root in run.roots if label(root) == change.place.holder), run.roots[0])
+        if (finding := self._known.get(name)) is None:
+            unsure = ''.join(f', or {other}, which went on at the same time' for other in beside)
+            tools = f', which called {_names(called)}' if called else ''
+            finding = self._known[name] = Finding(
+                where=str(change.place),
+                name=name,
+                toolset=change.place.holder,
+                what=change.text,
+                left_by=f'{run}{tools}{unsure}',
+                remedy=remedy(change.slot, _inner_root(run, change) or root),
+                times=0,
+                next_run=f'the next run of {_agent_name(run.agent)}',
+            )
+        finding.times += 1
+        if beside and not finding.read_by:
+            finding.read_by = f'{beside[0]}, at the same time,'
+        own = next((toolset for toolset in run.given if self._is_only_in(toolset, run, change)), None)
+        self._left.append(_Left(change, finding, weakref.ref(own if own is not None else run.agent)))
+        del self._left[:-1000]
+        if own is None and finding not in self.report.cleared:
+            self._report(finding, self.report.leaks)
+        elif own is not None:
+            finding.next_run = f'the next run that is given this {label(own)}'
+
+    def _is_only_in(self, toolset: Any, run: _Run, change: Change) -> bool:
+        return change.place.holder == label(toolset) and not change.node.place.shared
+
+    def _report(self, finding: Finding, findings: list[Finding]) -> None:
+        """Put a finding among the leaks, or among those that were cleared unless some run has read it."""
+        others = self.report.cleared if findings is self.report.leaks else self.report.leaks
+        if findings is self.report.cleared and finding.read_by:
+            return
+        if finding in others:
+            others.remove(finding)
+        if finding not in findings:
+            findings.append(finding)
+
+    def _concerns(self, left: _Left, run: _Run) -> bool:
+        owner = left.owner()
+        return (
+            owner is run.agent
+            or any(owner is root for root in run.roots)
+            or id(left.change.node.value) in run.snapshot.nodes
+        )
+
+    def _was_given(self, toolset: Any) -> bool:
+        known = self._given.get(id(toolset))
+        return known is not None and known() is toolset
+
+
+def _watched_iter(original: Callable[..., Any]) -> Any:
+    @asynccontextmanager
+    @functools.wraps(original)
+    async def iter(agent: Any, user_prompt: Any = None, **options: Any) -> AsyncIterator[Any]:
+        watches = list(_watches)
+        runs = [watch.begin(agent, user_prompt, _toolsets(options.get('toolsets'))) for watch in watches]
+        messages: Callable[[], Any] = list[Any]
+        error: BaseException | None = None
+        try:
+            async with original(agent, user_prompt, **options) as agent_run:
+                messages = lambda: agent_run.ctx.state.message_history
+                for watch, run in zip(watches, runs, strict=False):
+                    watch.entered(run)
+                yield agent_run
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            for watch, run in zip(watches, runs, strict=False):
+                watch.end(run, messages(), options.get('deps'), error)
+
+    return iter
+
+
+def _toolsets(given: Any) -> list[Any]:
+    return [*given] if given else []
+
+
+def _capabilities(agent: Any) -> list[Any]:
+    """Return the agent's capabilities; there are none before pydantic-ai 2."""
+    root = getattr(agent, 'root_capability', None)
+    return list(getattr(root, 'capabilities', ()))
+
+
+def _agent_name(agent: Any) -> str:
+    return f'agent {agent.name!r}' if agent.name else 'an agent'
+
+
+def _quoted(prompt: Any) -> str:
+    if not isinstance(prompt, str):
+        return ''
+    return f' ({prompt!r})' if len(prompt) <= 40 else f' ({prompt[:37] + "..."!r})'
+
+
+def _names(called: list[str]) -> str:
+    return ', '.join(f'`{name}`' for name in dict.fromkeys(called))
+
+
+def _inputs(messages: Sequence[Any], deps: Any) -> tuple[rules.Inputs, list[str]]:
+    """Return what a run was given, and the names of the tools that it called."""
+    parts = [part for message in messages for part in message.parts]
+    calls = [part for part in parts if part.part_kind == 'tool-call']
+    prompts = [part.content for part in parts if part.part_kind == 'user-prompt']
+    return rules.Inputs(prompts, [_arguments(call) for call in calls], deps), [call.tool_name for call in calls]
+
+
+def _arguments(call: Any) -> Any:
+    try:
+        return call.args_as_dict()
+    except (ValueError, AssertionError):
+        return call.args
+
+
+def _is_harmless(change: Change, inputs: rules.Inputs) -> bool:
+    if change.group == 'item':
+        keys = [*change.old, *change.new]
+        if all(
+            rules.harmless_entry(change.old.get(key, rules.MISSING), change.new.get(key, rules.MISSING)) for key in keys
+        ):
+            return True
+        return not change.old_group[2] and rules.looks_loaded(change.new, inputs)
+    if change.group == 'member':
+        if all(rules.harmless_entry(rules.MISSING, value) for value in (*change.old, *change.new)):
+            return True
+        return not change.old_group[2] and rules.looks_loaded(change.new, inputs)
+    return rules.harmless(str(change.key).rpartition(':')[2], change.old, change.new, inputs)
+
+
+def _inner_root(run: _Run, change: Change) -> Any:
+    """Return the toolset whose attribute changed, which may be inside of another one."""
+    if not rules.is_toolset(change.node.value):
+        start = change.place.expression.partition('.')[0]
+        found = (node.value for node in run.snapshot.nodes.values() if type(node.value).__name__ == start)
+        return next((value for value in found if rules.is_toolset(value)), None)
+    return change.node.value

@@ -1,0 +1,422 @@
+"""What is shared on purpose, or tells nothing of a run, is quiet: one test for each kind."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import queue
+import random
+import re
+import sqlite3
+import threading
+import uuid
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import Mock
+
+import anyio
+import httpx
+import pytest
+from pydantic import TypeAdapter
+from pydantic_ai import Agent, FunctionToolset, ModelRetry, RunContext
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+
+from toolset_leaks import Watch, find_leaks
+
+json_module: Any = None
+
+
+class Tools(FunctionToolset[Any]):
+    """Has one tool, `use`, that a subclass writes."""
+
+    def __init__(self) -> None:
+        super().__init__([self.use])
+        self.prepare()
+
+    def prepare(self) -> None: ...
+
+    def use(self, text: str) -> Any:
+        raise NotImplementedError
+
+
+class Pure(Tools):
+    def use(self, text: str) -> str:
+        return text.upper()
+
+
+class Pool(Tools):
+    """A pool of one's own, of connections that are taken and given back."""
+
+    def prepare(self) -> None:
+        self.free: list[sqlite3.Connection] = []
+
+    def use(self, text: str) -> None:
+        connection = self.free.pop() if self.free else sqlite3.connect(':memory:')
+        connection.execute('SELECT 1')
+        self.free.append(connection)
+
+
+class LazyClient(Tools):
+    def prepare(self) -> None:
+        self._client: httpx.AsyncClient | None = None
+
+    def use(self, text: str) -> None:
+        self._client = self._client or httpx.AsyncClient()
+
+
+class ClientPerHost(Tools):
+    def prepare(self) -> None:
+        self.clients: dict[str, httpx.AsyncClient] = {}
+
+    def use(self, text: str) -> None:
+        self.clients[text] = httpx.AsyncClient()
+
+
+class Reconnecting(Tools):
+    """Its connection is another one in each run."""
+
+    def prepare(self) -> None:
+        self.connection = sqlite3.connect(':memory:', check_same_thread=False)
+
+    def use(self, text: str) -> None:
+        self.connection.close()
+        self.connection = sqlite3.connect(':memory:', check_same_thread=False)
+
+
+class Locks(Tools):
+    def prepare(self) -> None:
+        self.lock = threading.Lock()
+        self.limit = asyncio.Semaphore(3)
+        self.anyio_lock = anyio.Lock()
+        self.by_path: dict[str, asyncio.Lock] = {}
+
+    async def use(self, text: str) -> None:
+        async with self.by_path.setdefault(text, asyncio.Lock()), self.limit:
+            self.lock.acquire(blocking=False)
+
+
+class Schemas(Tools):
+    def prepare(self) -> None:
+        self.adapters: dict[str, TypeAdapter[Any]] = {}
+        self.patterns: dict[str, re.Pattern[str]] = {}
+        self.tools: dict[str, Any] = self.tools
+        self.cached: dict[str, ToolsetTool[Any]] | None = None
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        self.cached = await super().get_tools(ctx)
+        return self.cached
+
+    def use(self, text: str) -> None:
+        self.adapters[text] = TypeAdapter(int)
+        self.patterns[text] = re.compile(text)
+
+
+class LazilyImported(Tools):
+    def use(self, text: str) -> str:
+        global json_module
+        if json_module is None:
+            import json
+
+            json_module = json
+            self.loads = json.loads
+        return json_module.dumps(text)
+
+
+class LoadedOnce(Tools):
+    """Reads what is the same for all runs when it's first needed."""
+
+    def prepare(self) -> None:
+        self._rates: dict[str, float] | None = None
+        self._names: list[str] = []
+        self._loaded = False
+
+    def use(self, text: str) -> float:
+        if not self._loaded:
+            self._rates = {'EUR': 1.0, 'USD': 1.1}
+            self._names.extend(self._rates)
+            self._loaded = True
+        assert self._rates
+        return self._rates['EUR']
+
+
+class Computed(Tools):
+    @functools.cached_property
+    def table(self) -> dict[str, int]:
+        return {name: len(name) for name in ('a', 'bb')}
+
+    def use(self, text: str) -> int:
+        return self.table['a'] + _length(text)
+
+
+@functools.lru_cache
+def _length(text: str) -> int:
+    return len(text)
+
+
+class Retried(Tools):
+    """Counts retries, and begins anew with each success."""
+
+    def prepare(self) -> None:
+        self.retries = 0
+
+    def use(self, text: str) -> str:
+        if self.retries < 1:
+            self.retries += 1
+            raise ModelRetry('Once more')
+        self.retries = 0
+        return text
+
+
+class ResetWhenEntered(Tools):
+    """Counts calls, and begins anew with each run."""
+
+    def prepare(self) -> None:
+        self.calls = 0
+        self.seen: list[str] = []
+
+    async def __aenter__(self) -> Any:
+        self.calls = 0
+        self.seen.clear()
+        return await super().__aenter__()
+
+    def use(self, text: str) -> None:
+        self.calls += 1
+        self.seen.append(text)
+
+
+class RenewedWhenEntered(Tools):
+    """Begins each run with a new list, which it also shows afterwards."""
+
+    def prepare(self) -> None:
+        self.seen: list[str] = []
+
+    async def __aenter__(self) -> Any:
+        self.seen = []
+        return await super().__aenter__()
+
+    def use(self, text: str) -> None:
+        self.seen.append(text)
+
+
+class ResetWhenExited(Tools):
+    def prepare(self) -> None:
+        self.seen: list[str] = []
+
+    async def __aexit__(self, *args: object) -> None:
+        self.seen.clear()
+
+    def use(self, text: str) -> None:
+        self.seen.append(text)
+
+
+class Entered(Tools):
+    """Counts how often it's entered, and opens a session for as long."""
+
+    def prepare(self) -> None:
+        self.running, self.stack, self._started = 0, None, False
+        self._session: Any = None
+
+    async def __aenter__(self) -> Any:
+        self.running += 1
+        self._started = True
+        self.stack = AsyncExitStack()
+        self._session = await self.stack.enter_async_context(httpx.AsyncClient())
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        self.running -= 1
+        assert self.stack
+        await self.stack.aclose()
+
+    def use(self, text: str) -> None: ...
+
+
+class Background(Tools):
+    def prepare(self) -> None:
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.futures: list[Any] = []
+        self.executor = ThreadPoolExecutor(1)
+
+    async def use(self, text: str) -> None:
+        self.tasks.add(asyncio.create_task(asyncio.sleep(0)))
+        self.futures.append(self.executor.submit(print, end=''))
+
+
+class Weak(Tools):
+    """What it keeps goes with the objects that it's about."""
+
+    def prepare(self) -> None:
+        self.by_run: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+    def use(self, text: str) -> None:
+        self.by_run[Basic()] = text
+
+
+class Basic: ...
+
+
+@dataclass
+class Deps:
+    notes: list[str]
+
+
+class Logged(Tools):
+    def prepare(self) -> None:
+        self.logger = logging.getLogger('tools')
+        self.random = random.Random(1)
+        self.mock = Mock()
+
+    def use(self, text: str) -> None:
+        self.logger.debug('used with %s', text)
+        self.mock(text)
+        self.random.random()
+
+
+class Rebuilt(Tools):
+    """Makes the same anew each time."""
+
+    def prepare(self) -> None:
+        self.options = {'size': 1, 'names': ['a']}
+        self.inner: AbstractToolset[Any] = FunctionToolset([_length_of])
+
+    def use(self, text: str) -> None:
+        self.prepare()
+
+
+def _length_of(text: str) -> int:
+    return len(text)
+
+
+class Queue(Tools):
+    """What goes through it is taken out again."""
+
+    def prepare(self) -> None:
+        self.jobs: queue.Queue[str] = queue.Queue()
+
+    def use(self, text: str) -> str:
+        self.jobs.put(text)
+        return self.jobs.get()
+
+
+class Resulting(Tools):
+    """Hands out what it makes, and keeps nothing."""
+
+    def use(self, text: str) -> dict[str, Any]:
+        return {'id': str(uuid.uuid4()), 'words': [text]}
+
+
+HARMLESS: list[Callable[[], AbstractToolset[Any]]] = [
+    *(
+        Pure,
+        Pool,
+        LazyClient,
+        ClientPerHost,
+        Reconnecting,
+        Locks,
+        Schemas,
+        LazilyImported,
+        LoadedOnce,
+        Computed,
+        Retried,
+    ),
+    *(
+        ResetWhenEntered,
+        RenewedWhenEntered,
+        ResetWhenExited,
+        Entered,
+        Background,
+        Weak,
+        Logged,
+        Rebuilt,
+        Queue,
+        Resulting,
+    ),
+]
+
+
+@pytest.mark.parametrize('make', HARMLESS)
+@pytest.mark.filterwarnings('ignore:coroutine .* was never awaited')
+def test_find_leaks_is_quiet_about_what_is_harmless(make: Callable[[], AbstractToolset[Any]]):
+    report = find_leaks(Agent(TestModel(), toolsets=[make()]))
+
+    assert not report.leaks, report
+    assert not report.failed
+    assert report.runs >= 5
+
+
+def test_find_leaks_says_what_only_runs_at_the_same_time_can_see():
+    report = find_leaks(Agent(TestModel(), toolsets=[ResetWhenEntered()]))
+
+    assert [finding.where for finding in report.cleared] == ['`ResetWhenEntered.calls`', '`ResetWhenEntered.seen[0]`']
+    assert 'Cleared by the next run, so seen by runs at the same time only: `ResetWhenEntered.calls`' in str(report)
+
+
+def test_find_leaks_is_quiet_about_toolsets_that_a_factory_makes():
+    agent = Agent(TestModel())
+
+    @agent.toolset(per_run_step=False)
+    def make(ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        notes: list[str] = []
+
+        def add(text: str) -> None:
+            notes.append(text)
+
+        return FunctionToolset([add])
+
+    assert not find_leaks(agent).leaks
+
+
+def test_find_leaks_is_quiet_about_deps():
+    agent = Agent(TestModel(), deps_type=Deps)
+
+    @agent.tool
+    def add(ctx: RunContext[Deps], text: str) -> None:
+        ctx.deps.notes.append(text)
+
+    deps = Deps([])
+    assert not find_leaks(agent, deps=deps).leaks
+    assert len(deps.notes) == 3
+
+
+def test_watch_is_quiet_about_what_happens_between_runs():
+    class Notes(Tools):
+        def prepare(self) -> None:
+            self.kept: list[str] = []
+
+        def use(self, text: str) -> list[str]:
+            return self.kept
+
+    notes = Notes()
+    agent = Agent(TestModel(), toolsets=[notes])
+    with Watch() as watch:
+        agent.run_sync('One')
+        notes.kept.append('by the application')
+        agent.run_sync('Two')
+
+    assert not watch.report.leaks
+
+
+def test_find_leaks_looks_into_no_mcp_session():
+    """A toolset of the framework's own, which counts how often it's entered, and caches what the server said."""
+
+    class Server(FunctionToolset[Any]):
+        __module__ = 'pydantic_ai.mcp'
+
+        def __init__(self) -> None:
+            super().__init__([self.echo])
+            self._cached_tools: list[str] = []
+
+        def echo(self, text: str) -> str:
+            self._cached_tools.append(text)
+            return text
+
+    class MyServer(Server):
+        __module__ = __name__
+
+    assert not find_leaks(Agent(TestModel(), toolsets=[Server(), MyServer().prefixed('my')])).leaks

@@ -1,0 +1,421 @@
+"""A planted leak of each kind is found, and named as a reader would look for it."""
+
+from __future__ import annotations
+
+import collections
+import contextvars
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from pydantic import BaseModel
+from pydantic_ai import Agent, FunctionToolset, RunContext
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
+
+from toolset_leaks import ToolsetLeakError, assert_no_leak, find_leaks
+
+STORE: dict[str, str] = {}
+TOTAL = 0
+HISTORY: contextvars.ContextVar[list[str]] = contextvars.ContextVar('HISTORY', default=[])  # noqa: B039
+
+
+class Attribute(FunctionToolset[Any]):
+    def __init__(self) -> None:
+        super().__init__([self.add])
+        self.todos: list[str] = []
+
+    def add(self, text: str) -> None:
+        self.todos.append(text)
+
+
+class Slot(FunctionToolset[Any]):
+    __slots__ = ('kept',)
+
+    def __init__(self) -> None:
+        super().__init__([self.add])
+        self.kept = ''
+
+    def add(self, text: str) -> None:
+        self.kept = text
+
+
+class Counter(FunctionToolset[Any]):
+    def __init__(self) -> None:
+        super().__init__([self.call])
+        self.calls = 0
+
+    def call(self) -> int:
+        self.calls += 1
+        return self.calls
+
+
+class OnClass(FunctionToolset[Any]):
+    seen: list[str] = []  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__([self.add])
+
+    def add(self, text: str) -> None:
+        self.seen.append(text)
+
+
+class Renamed(FunctionToolset[Any]):
+    """Sets an attribute of its class."""
+
+    latest = 'nobody'
+
+    def __init__(self) -> None:
+        super().__init__([self.greet])
+
+    def greet(self, person: str) -> None:
+        type(self).latest = person
+
+
+class Taking(FunctionToolset[Any]):
+    """Takes from what it began with."""
+
+    def __init__(self) -> None:
+        super().__init__([self.draw])
+        self.cards = ['ace', 'king', 'queen', 'jack', 'ten', 'nine']
+
+    def draw(self) -> str:
+        return self.cards.pop() if self.cards else 'none'
+
+
+class Remembered(FunctionToolset[Any]):
+    """Keeps the first, and never changes again."""
+
+    def __init__(self) -> None:
+        super().__init__([self.greet])
+        self.person: str | None = None
+
+    def greet(self, person: str) -> str:
+        self.person = self.person or person
+        return self.person
+
+
+class Basket:
+    def __init__(self) -> None:
+        self.items: collections.deque[str] = collections.deque()
+
+
+class Contained(FunctionToolset[Any]):
+    def __init__(self) -> None:
+        super().__init__([self.buy])
+        self.basket = Basket()
+
+    def buy(self, item: str) -> None:
+        self.basket.items.append(item)
+
+
+class Settings(BaseModel):
+    words: set[str] = set()
+    _seen: list[str] = []
+
+
+class InModel(FunctionToolset[Any]):
+    def __init__(self) -> None:
+        super().__init__([self.learn])
+        self.settings = Settings()
+
+    def learn(self, word: str) -> None:
+        self.settings.words.add(word)
+
+
+@dataclass
+class Audit(WrapperToolset[Any]):
+    log: list[Any] = field(default_factory=list[Any])
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
+        self.log.append((name, tool_args))
+        return await super().call_tool(name, tool_args, ctx, tool)
+
+
+class Ids(FunctionToolset[Any]):
+    def __init__(self) -> None:
+        super().__init__([self.next_id])
+        self.ids = itertools.count()
+
+    def next_id(self) -> int:
+        return next(self.ids)
+
+
+def closure() -> AbstractToolset[Any]:
+    storage: list[str] = []
+
+    def add_todo(text: str) -> None:
+        storage.append(text)
+
+    return FunctionToolset([add_todo])
+
+
+def rebound_cell() -> AbstractToolset[Any]:
+    last = ''
+
+    def remember(text: str) -> str:
+        nonlocal last
+        last, before = text, last
+        return before
+
+    return FunctionToolset([remember])
+
+
+def default() -> AbstractToolset[Any]:
+    def collect(item: str, seen: list[str] = []) -> list[str]:  # noqa: B006
+        seen.append(item)
+        return seen
+
+    def note(text: str) -> list[str]:
+        return collect(text)
+
+    return FunctionToolset([note])
+
+
+def function_attribute() -> AbstractToolset[Any]:
+    def ping() -> int:
+        ping.count = getattr(ping, 'count', 0) + 1  # type: ignore[attr-defined]
+        return ping.count  # type: ignore[attr-defined]
+
+    return FunctionToolset([ping])
+
+
+def global_container() -> AbstractToolset[Any]:
+    def keep(text: str) -> None:
+        STORE[text] = text
+
+    return FunctionToolset([keep])
+
+
+def _count_up() -> int:
+    global TOTAL
+    TOTAL += 1  # pyright: ignore[reportConstantRedefinition]
+    return TOTAL
+
+
+def rebound_global() -> AbstractToolset[Any]:
+    def total() -> int:
+        return _count_up()
+
+    return FunctionToolset([total])
+
+
+def context_variable() -> AbstractToolset[Any]:
+    def say(text: str) -> None:
+        HISTORY.get().append(text)
+
+    return FunctionToolset([say])
+
+
+def bound_method() -> AbstractToolset[Any]:
+    class Store:
+        def __init__(self) -> None:
+            self.rows: list[str] = []
+
+        def insert(self, row: str) -> None:
+            self.rows.append(row)
+
+    return FunctionToolset([Store().insert])
+
+
+def factory_that_shares() -> Any:
+    notes: list[str] = []
+
+    def write(text: str) -> None:
+        notes.append(text)
+
+    def make(ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return FunctionToolset([write])
+
+    return make
+
+
+PLANTED: list[tuple[Callable[[], Any], str, str]] = [
+    (Attribute, '`Attribute.todos[0]`', 'factory'),
+    (Slot, '`Slot.kept`', 'factory'),
+    (Counter, '`Counter.calls`', 'factory'),
+    (OnClass, 'class attribute `OnClass.seen[0]`', 'set it in `OnClass.__init__()`'),
+    (Renamed, 'class attribute `Renamed.latest`', 'set it in `Renamed.__init__()`'),
+    (Taking, '`Taking.cards[5]`', 'factory'),
+    (Remembered, '`Remembered.person`', 'factory'),
+    (Contained, '`Contained.basket.items[0]`', 'factory'),
+    (InModel, '`InModel.settings.words`', 'factory'),
+    (lambda: Audit(FunctionToolset([print_nothing])), '`Audit.log[0]`', 'factory'),
+    (lambda: Attribute().prefixed('a').filtered(lambda ctx, tool: True), '`Attribute.todos[0]`', 'factory'),
+    (Ids, '`Ids.ids`', 'factory'),
+    (closure, 'closure cell `storage[0]` of `add_todo`', 'make the function `add_todo` and what it keeps anew'),
+    (rebound_cell, 'closure cell `last` of `remember`', 'make the function `remember` and what it keeps anew'),
+    (default, 'default `seen[0]` of `collect`', '`None` as the default'),
+    (function_attribute, 'attribute `ping.count` of a function', 'in an attribute of a toolset'),
+    (global_container, "global `STORE['", 'in an attribute of a toolset'),
+    (rebound_global, 'global `TOTAL` of `', 'in an attribute of a toolset'),
+    (context_variable, 'context variable `HISTORY[', 'in an attribute of a toolset'),
+    (bound_method, '`Store.rows[0]`', 'make the `Store` anew'),
+    (factory_that_shares, 'closure cell `notes[0]` of `write`', 'make the function `write` and what it keeps anew'),
+]
+
+
+def print_nothing(text: str) -> None:
+    pass
+
+
+@pytest.mark.parametrize(('make', 'where', 'remedy'), PLANTED, ids=[where for _, where, _ in PLANTED])
+def test_find_leaks_finds_and_names_a_planted_leak(make: Callable[[], Any], where: str, remedy: str):
+    STORE.clear()
+    OnClass.seen.clear()
+    made = make()
+    agent = Agent(TestModel())
+    if isinstance(made, AbstractToolset):
+        agent = Agent(TestModel(), toolsets=[cast('AbstractToolset[Any]', made)])
+    else:
+        cast('Any', agent).toolset(made, per_run_step=False)
+
+    [leak] = find_leaks(agent).leaks
+
+    assert leak.where.startswith(where)
+    assert remedy in leak.remedy
+    assert leak.read_by
+    assert not find_leaks(agent, shared=[leak.name]).leaks
+
+
+def test_find_leaks_finds_what_a_module_keeps_for_a_toolset(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / 'shop_state.py').write_text('orders = []\n')
+    (tmp_path / 'shop_tools.py').write_text(
+        'import shop_state\n\ndef order(item: str) -> None:\n    shop_state.orders.append(item)\n'
+    )
+    cast('Any', monkeypatch).syspath_prepend(tmp_path)
+    import shop_tools  # pyright: ignore[reportMissingImports]
+
+    [leak] = find_leaks(Agent(TestModel(), tools=[cast('Any', shop_tools).order])).leaks
+
+    assert leak.where == 'global `orders[0]` of `shop_state`'
+    assert leak.name == 'shop_state.orders'
+
+
+def test_find_leaks_says_what_changed_where_in_which_run_and_who_could_read_it():
+    leak = find_leaks(Agent(TestModel(), name='support', toolsets=[Attribute()])).leaks[0]
+
+    assert str(leak).splitlines()[0] == '`Attribute.todos[0]`'
+    assert leak.what.startswith("had 0 entries, has 1: 1 added, first '")
+    assert leak.left_by == "run 2 of agent 'support' ('Call add'), which called `add`"
+    assert leak.read_by == "run 3 of agent 'support' ('Call add')"
+    assert leak.times == 3
+
+
+def test_assert_no_leak_fails_with_what_was_found():
+    with pytest.raises(ToolsetLeakError, match=r'1 leak found in 5 runs:\n\n`Attribute\.todos\[0\]`') as caught:
+        assert_no_leak(Agent(TestModel(), toolsets=[Attribute()]))
+    assert caught.value.report.leaks[0].name == 'Attribute.todos'
+
+
+def test_assert_no_leak_passes_when_the_state_is_declared():
+    class Declared(Attribute):
+        shared_attributes = frozenset({'todos'})
+
+    assert_no_leak(Agent(TestModel(), toolsets=[Declared()]))
+    assert_no_leak(Agent(TestModel(), toolsets=[Attribute()]), shared=['*.todos'])
+
+
+def test_find_leaks_skip_leaves_tools_uncalled():
+    def delete_all() -> None:
+        raise AssertionError('must not be called')
+
+    report = find_leaks(Agent(TestModel(), tools=[delete_all]), skip=['delete_*'])
+
+    assert report.not_called == ['delete_all']
+    assert not report.failed
+    assert str(report) == 'No leak found in 3 runs.\n\nNot called: delete_all.'
+
+
+def test_find_leaks_calls_tools_that_need_approval():
+    kept: list[str] = []
+
+    def delete(path: str) -> None:
+        kept.append(path)
+
+    toolset = FunctionToolset[Any]()
+    toolset.add_function(delete, requires_approval=True)
+
+    assert [leak.name for leak in find_leaks(Agent(TestModel(), toolsets=[toolset])).leaks] == ['delete.kept']
+
+
+def test_find_leaks_uses_ids_that_other_tools_returned():
+    rows: dict[str, str] = {}
+    found: list[str] = []
+
+    def insert(text: str) -> str:
+        rows[f'row-{len(rows) + 1000}'] = text
+        return f'Inserted as {list(rows)[-1]}'
+
+    def update(row_id: str) -> None:
+        if row_id in rows:
+            found.append(row_id)
+
+    names = [leak.name for leak in find_leaks(Agent(TestModel(), tools=[insert, update])).leaks]
+
+    assert 'update.found' in names
+
+
+def test_find_leaks_reports_runs_that_failed():
+    def fail() -> None:
+        raise OSError('no disk')
+
+    report = find_leaks(Agent(TestModel(), tools=[fail]))
+
+    assert len(report.failed) == 3
+    assert '3 runs failed, so what it would have left behind is not known. run 2 of an agent' in str(report)
+
+
+def test_find_leaks_finds_what_is_kept_by_the_identity_of_deps():
+    kept: dict[int, list[str]] = {}
+
+    def lookup(ctx: RunContext[Any]) -> int:
+        kept.setdefault(id(ctx.deps), []).append('x')
+        return len(kept)
+
+    deps: list[object] = []
+
+    def make_deps() -> object:
+        deps.append(object())
+        return deps[-1]
+
+    assert [leak.name for leak in find_leaks(Agent(TestModel(), tools=[lookup]), make_deps=make_deps).leaks] == [
+        'lookup.kept'
+    ]
+
+
+@pytest.mark.anyio
+async def test_find_leaks_works_inside_of_an_event_loop():
+    assert len(find_leaks(Agent(TestModel(), toolsets=[Attribute()])).leaks) == 1
+
+
+def test_find_leaks_survives_containers_that_are_too_large_to_compare():
+    class Large(FunctionToolset[Any]):
+        def __init__(self) -> None:
+            super().__init__([self.add])
+            self.rows = list(range(1_000_000))
+
+        def add(self, row: int) -> None:
+            self.rows.append(row)
+
+    [leak] = find_leaks(Agent(TestModel(), toolsets=[Large()])).leaks
+
+    assert (leak.where, leak.what) == ('`Large.rows`', 'length was 1000000, is 1000001')
+
+
+@pytest.mark.parametrize('number', [10, 100, 1000])
+def test_find_leaks_finds_one_changed_entry_among_many(number: int):
+    class Table(FunctionToolset[Any]):
+        def __init__(self) -> None:
+            super().__init__([self.mark])
+            self.rows = [{'id': index, 'marks': list[str]()} for index in range(number)]
+
+        def mark(self, text: str) -> None:
+            self.rows[5]['marks'] = [text]
+
+    [leak] = find_leaks(Agent(TestModel(), toolsets=[Table()])).leaks
+
+    assert leak.where.startswith('`Table.rows[5]')
+    assert leak.times == 3

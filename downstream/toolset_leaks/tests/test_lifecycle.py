@@ -1,0 +1,146 @@
+"""The package and the fork's `describe_lifecycle()` agree where both can know, and the ways out are ways out."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, FunctionToolset, RunContext
+from pydantic_ai import toolsets as module
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
+
+from toolset_leaks import find_leaks
+
+describe_lifecycle: Any = getattr(module, 'describe_lifecycle', None)
+on_fork = pytest.mark.skipif(describe_lifecycle is None, reason='the base has no `stateful`')
+with_for_run = pytest.mark.skipif(not hasattr(AbstractToolset, 'for_run'), reason='pydantic-ai 1 has no `for_run()`')
+
+
+class Leaky(FunctionToolset[Any]):
+    def __init__(self) -> None:
+        super().__init__([self.keep])
+        self.kept: list[str] = []
+
+    def keep(self, text: str) -> list[str]:
+        self.kept.append(text)
+        return self.kept
+
+
+class Copied(Leaky):
+    stateful = True
+
+    def copy(self) -> Copied:
+        return type(self)()
+
+
+class SharingCopy(Copied):
+    def copy(self) -> SharingCopy:
+        new = type(self)()
+        new.kept = self.kept
+        return new
+
+
+class DeclaredCopy(SharingCopy):
+    shared_attributes = frozenset({'kept'})
+
+
+class Forgetful(AbstractToolset[Any]):
+    """Holds a stateful toolset, and hands the same one to all runs."""
+
+    def __init__(self, inner: AbstractToolset[Any]):
+        self.inner = inner
+
+    @property
+    def id(self) -> str | None:
+        return None
+
+    async def get_tools(self, ctx: RunContext[Any]) -> Any:
+        return await self.inner.get_tools(ctx)
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
+        return await self.inner.call_tool(name, tool_args, ctx, tool)
+
+
+class PerRun(Leaky):
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return type(self)()
+
+
+class Passing(WrapperToolset[Any]):
+    pass
+
+
+def leaks_of(*toolsets: Any) -> list[str]:
+    return [leak.name for leak in find_leaks(Agent(TestModel(), toolsets=toolsets)).leaks]
+
+
+@on_fork
+@pytest.mark.parametrize(
+    ('make', 'leaks'),
+    [
+        (lambda: Copied(), []),
+        (lambda: Copied().prefixed('a'), []),
+        (lambda: Passing(Copied()), []),
+        (lambda: SharingCopy(), ['SharingCopy.kept']),
+        (lambda: DeclaredCopy(), []),
+        (lambda: Copied().shared(), []),  # which says that it's meant to be
+        (lambda: Leaky, []),
+        (lambda: lambda: Leaky(), []),
+    ],
+    ids=['copied', 'wrapped', 'own wrapper', 'copy shares', 'declared', 'shared()', 'class', 'factory'],
+)
+@pytest.mark.filterwarnings('ignore')  # the fork warns of what the copy shares
+def test_describe_lifecycle_and_find_leaks_agree(make: Any, leaks: list[str]):
+    toolset = make()
+    description = describe_lifecycle(Agent(TestModel(), toolsets=[toolset]))
+
+    assert leaks_of(toolset) == leaks
+    assert bool(description.problems) == bool(leaks)
+    assert all(leak.partition('.')[2] in str(description.problems) for leak in leaks)
+
+
+@on_fork
+def test_find_leaks_finds_what_describe_lifecycle_warns_of_in_a_wrapper():
+    class Hidden(Forgetful):
+        """Holds it where it isn't looked for when it's wired."""
+
+        def __init__(self, inner: AbstractToolset[Any]):
+            super().__init__(FunctionToolset[Any]())
+            self.holder = SimpleNamespace(toolset=inner)
+
+        async def get_tools(self, ctx: RunContext[Any]) -> Any:
+            return await self.holder.toolset.get_tools(ctx)
+
+        async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
+            return await self.holder.toolset.call_tool(name, tool_args, ctx, tool)
+
+    assert leaks_of(Hidden(Copied())) == ['Copied.kept']
+
+
+@on_fork
+def test_find_leaks_finds_what_describe_lifecycle_takes_at_its_word():
+    """A toolset that forgets `stateful = True`, which the description can't see."""
+    agent = Agent(TestModel(), toolsets=[Leaky()])
+
+    assert not describe_lifecycle(agent).problems
+    [leak] = find_leaks(agent).leaks
+    assert '`stateful = True` in `Leaky`, and a `copy()` that begins without it' in leak.remedy
+
+
+@with_for_run
+def test_find_leaks_is_quiet_about_a_for_run_that_returns_a_new_one():
+    assert leaks_of(PerRun()) == []
+    assert leaks_of(Leaky()) == ['Leaky.kept']
+
+
+def test_find_leaks_names_what_can_be_written_on_the_installed_line():
+    [leak] = find_leaks(Agent(TestModel(), toolsets=[Leaky()])).leaks
+
+    if describe_lifecycle:
+        assert '`toolsets=[lambda: Leaky(...)]`' in leak.remedy
+    elif hasattr(AbstractToolset, 'for_run'):
+        assert 'a `Leaky.for_run()` that returns a new `Leaky`' in leak.remedy
+    else:
+        assert '`agent.run(..., toolsets=[Leaky(...)])`' in leak.remedy

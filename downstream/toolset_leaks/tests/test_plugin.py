@@ -1,0 +1,91 @@
+"""`pytest --toolset-leaks` over somebody's test suite."""
+
+from __future__ import annotations
+
+import pytest
+
+SUITE = """
+from pydantic_ai import Agent, FunctionToolset
+from pydantic_ai.models.test import TestModel
+
+def make_agent():
+    storage = []
+    def add_todo(text: str) -> None:
+        storage.append(text)
+    return Agent(TestModel(), name='todo', toolsets=[FunctionToolset([add_todo])])
+
+def pure(text: str) -> str:
+    return text
+
+def test_leaky():
+    make_agent().run_sync('Add milk')
+
+def test_leaky_too():
+    make_agent().run_sync('Add bread')
+
+def test_pure():
+    Agent(TestModel(), tools=[pure]).run_sync('Hello')
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makepyfile(test_suite=SUITE)
+    pytester.makeini('[pytest]\nfilterwarnings =\n    ignore\n')
+    return pytester
+
+
+def run(suite: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return suite.runpytest_subprocess('-p', 'no:cacheprovider', *arguments)
+
+
+def test_plugin_fails_with_a_table_at_the_end(suite: pytest.Pytester):
+    result = run(suite, '--toolset-leaks')
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(
+        [
+            '*= toolset leaks =*',
+            '1 leak found in 3 runs:',
+            'closure cell `storage[[]0[]]` of `add_todo`, reached from FunctionToolset',
+            "*left by run 1 of agent 'todo' ('Add milk') in test_suite.py::test_leaky, which called `add_todo` (and 1 more)",
+            '*Write instead: make the function `add_todo` and what it keeps anew for each run*',
+            'state * reached from * first left by * runs',
+            'closure cell `storage[[]0[]]` of `add_todo` * FunctionToolset * test_suite.py::test_leaky* 2',
+        ]
+    )
+
+
+def test_plugin_warn_passes_with_the_same_table(suite: pytest.Pytester):
+    result = run(suite, '--toolset-leaks=warn')
+
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(['1 leak found in 3 runs:', 'state * reached from *'])
+
+
+def test_plugin_passes_when_nothing_leaks(suite: pytest.Pytester):
+    result = run(suite, '--toolset-leaks', '-k', 'pure')
+
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(['No leak found in 1 run*'])
+
+
+def test_plugin_reads_what_is_shared_from_the_settings(suite: pytest.Pytester):
+    suite.makeini('[pytest]\nfilterwarnings =\n    ignore\ntoolset_leaks_shared =\n    add_todo.storage\n')
+
+    assert run(suite, '--toolset-leaks').ret == pytest.ExitCode.OK
+
+
+def test_plugin_does_nothing_without_the_option(suite: pytest.Pytester):
+    result = run(suite)
+
+    assert result.ret == pytest.ExitCode.OK
+    assert 'toolset leaks' not in result.stdout.str()
+
+
+def test_plugin_brings_together_what_the_workers_of_xdist_found(suite: pytest.Pytester):
+    result = run(suite, '--toolset-leaks', '-n', '2')
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(['1 leak found in 3 runs:', 'closure cell `storage[[]0[]]` of `add_todo` * 2'])
