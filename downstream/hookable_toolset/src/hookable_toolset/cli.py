@@ -1,0 +1,211 @@
+"""Chat with an agent in a terminal, in a session that survives it: `hookable-toolset chat`."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+import os
+import sqlite3
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import WordCompleter
+from pydantic_ai import Agent, DeferredToolRequests, RunContext, ToolApproved, ToolDenied, UserError
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+from rich.console import Console
+
+from .builtin import ListFilesTool, ReadFileTool, ShellTool, WriteFileTool, scripted_model
+from .context import AgentContext
+from .hooks import GlobalHooks, resolve
+from .store import Session, SessionStore, StaleSessionError
+from .tools import BaseTool
+from .toolset import Toolset
+
+console = Console(highlight=False, soft_wrap=True)
+HELP = """\
+/tools           lists the tools
+/approve         lists the tools that need an approval
+/approve NAME    changes whether a tool needs one
+/resume          goes on with what waits for an approval
+/quit            ends; the session stays"""
+ANSWERS = 'y, n, always or edit'
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the arguments say, and return the exit code."""
+    parser = ArgumentParser(prog='hookable-toolset', description='Agents with tools that ask before they act.')
+    chat = parser.add_subparsers(required=True, metavar='COMMAND').add_parser('chat', help='chat in a session')
+    chat.add_argument('--session', required=True, metavar='NAME', help='begun if there is none of that name')
+    chat.add_argument('--db', required=True, type=Path, metavar='FILE', help='where sessions are stored')
+    chat.add_argument('--model', help='such as `openai:gpt-5-mini`; a script that needs no key if left out')
+    chat.add_argument('--tools', metavar='MODULE', help='a module with tools, in place of the built-in ones')
+    chat.add_argument('--folder', type=Path, default=Path(), help='what the built-in tools work in; here if left out')
+    options = parser.parse_args(arguments)
+    os.environ.setdefault('PYDANTIC_AI_NO_BANNER', '1')  # It would come in the middle of the chat.
+    try:
+        with SessionStore(options.db) as store:
+            tools = load_tools(options.tools) if options.tools else builtin_tools(options.folder)
+            asyncio.run(Chat(store, options.session, tools, options.model).run())
+    except (UserError, ImportError, OSError, sqlite3.Error) as error:
+        console.print(f'error: {error}', markup=False)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def builtin_tools(folder: Path) -> list[BaseTool]:
+    """Return the tools for a folder.
+
+    Raises:
+        UserError: There is no such folder.
+    """
+    if not folder.is_dir():
+        raise UserError(f'There is no folder `{folder}`. Make it, or name another one with `--folder`.')
+    return [ListFilesTool(folder), ReadFileTool(folder), WriteFileTool(folder), ShellTool(folder)]
+
+
+def load_tools(source: str) -> list[type[BaseTool] | BaseTool]:
+    """Return what a module has in `TOOLS`, or else the classes of tools that it defines.
+
+    Raises:
+        UserError: It has no tools.
+        ImportError: It can't be imported.
+    """
+    sys.path.insert(0, '')
+    module = importlib.import_module(source)
+    classes = [item for item in vars(module).values() if isinstance(item, type) and item.__module__ == module.__name__]
+    found = [item for item in classes if issubclass(item, BaseTool) and not inspect.isabstract(item)]
+    tools = list(getattr(module, 'TOOLS', found))
+    if not tools:
+        raise UserError(f'`{source}` has no tools. Define subclasses of `BaseTool` there, or a list `TOOLS`.')
+    return tools
+
+
+class Chat:
+    """A session, an agent that is built once for it, and the terminal."""
+
+    def __init__(self, store: SessionStore, name: str, tools: Sequence[type[BaseTool] | BaseTool], model: str | None):
+        hooks = GlobalHooks(pre=self._show_call, post=self._show_result)
+        self.toolset: Toolset[AgentContext] = Toolset(tools=tools, global_hooks=hooks)
+        self.agent: Agent[AgentContext, Any] = Agent(
+            model or FunctionModel(scripted_model),
+            deps_type=AgentContext,
+            output_type=[str, DeferredToolRequests],
+            toolsets=[self.toolset],
+        )
+        # A tool that has something to say to the one who approves is to be asked about.
+        silent = BaseTool.get_approval_metadata
+        asking = [tool.name for tool in self.toolset.tools if type(tool).get_approval_metadata is not silent]
+        self.session = Session.open(store, name, AgentContext(need_user_approve_tools=asking))
+        words = [*(tool.name for tool in self.toolset.tools), '/tools', '/approve', '/resume', '/help', '/quit']
+        completer = WordCompleter(words, sentence=True)
+        self.terminal = PromptSession[str](completer=completer) if sys.stdin.isatty() else None
+
+    async def run(self) -> None:
+        """Chat until the input ends."""
+        turns = sum(message.kind == 'response' for message in self.session.context.message_history)
+        self._say(f'Session {self.session.name!r}, {turns} responses so far. /help says what you can do.')
+        self._say_what_waits()
+        while (line := await self._read('> ')) is not None and (line := line.strip()) != '/quit':
+            try:
+                if line.startswith('/'):
+                    await self._command(*line[1:].split())
+                elif line:
+                    await self._turn(line)
+            except StaleSessionError as error:
+                self._say(f'error: {error}')
+                self.session = Session.open(self.session.store, self.session.name)
+            except Exception as error:  # noqa: BLE001 (what was stored is as it was, and the chat goes on)
+                self._say(f'error: {type(error).__name__}: {error}')
+
+    async def _command(self, name: str = '', *names: str) -> None:
+        context = self.session.context
+        needing = context.need_user_approve_tools
+        if name == 'tools':
+            for tool in self.toolset.tools:
+                notes = ['needs an approval'] * (tool.name in needing)
+                notes += [] if await resolve(tool.is_available()) else ['not available']
+                self._say(f'{tool.name:16}{tool.description} {", ".join(notes)}')
+        elif name == 'approve':
+            for tool in self.toolset.subset(names).names:
+                needing.remove(tool) if tool in needing else needing.append(tool)
+                self.session.save()
+            self._say(f'An approval is needed for: {", ".join(needing) or "nothing"}.')
+        elif name == 'resume':
+            await self._turn(None) if context.pending else self._say('Nothing waits for an approval.')
+        else:
+            self._say(HELP)
+
+    async def _turn(self, prompt: str | None) -> None:
+        output = await self.session.run(self.agent, prompt, self._ask)
+        if isinstance(output, DeferredToolRequests):
+            self._say_what_waits()
+        else:
+            self._say(output)
+
+    async def _ask(self, call: ToolCallPart, metadata: dict[str, Any]) -> bool | ToolApproved | ToolDenied | None:
+        self._say(f'{call.tool_name} {call.args_as_json_str()} needs your approval.')
+        for key, value in metadata.items():
+            self._say(f'  {key}: {value}')
+        while (line := await self._read(f'{ANSWERS}? ')) is not None:
+            answer, _, reason = line.strip().partition(' ')
+            if answer == 'y':
+                return True
+            if answer == 'n':
+                return ToolDenied(reason) if reason else ToolDenied()
+            if answer == 'always':
+                needing = self.session.context.need_user_approve_tools
+                needing[:] = [name for name in needing if name != call.tool_name]
+                return True
+            if answer == 'edit' and (text := await self._read('arguments: ', call.args_as_json_str())) is not None:
+                try:
+                    edited = json.loads(text)
+                except ValueError as error:
+                    self._say(f'This is no JSON: {error}.')
+                else:
+                    if isinstance(edited, dict):
+                        return ToolApproved(override_args=cast('dict[str, Any]', edited))
+                    self._say('Write the arguments as a JSON object.')
+            else:
+                self._say(f'Answer with {ANSWERS}.')
+        return None
+
+    async def _read(self, prompt: str, default: str = '') -> str | None:
+        """Read a line; `None` when the input ends."""
+        try:
+            if self.terminal:
+                return await self.terminal.prompt_async(prompt, default=default)
+            console.print(prompt, end='', markup=False)
+            return sys.stdin.readline() or None
+        except EOFError:
+            return None
+
+    def _show_call(self, ctx: RunContext[AgentContext], name: str, args: dict[str, Any]) -> dict[str, Any]:
+        self._say(f'-> {name} {args}')
+        return args
+
+    def _show_result(self, ctx: RunContext[AgentContext], name: str, result: Any) -> Any:
+        """Show what came out, and tell the model of errors in place of ending the run."""
+        told = f'{type(result).__name__}: {result}' if isinstance(result, Exception) else result
+        self._say(f'<- {name} {str(told)[:500]}')
+        return told
+
+    def _say_what_waits(self) -> None:
+        waiting = [call.tool_name for call in self.session.context.unanswered().approvals]
+        if self.session.context.pending:
+            self._say(f'Waiting for an approval: {", ".join(waiting) or "none any more"}. /resume goes on.')
+
+    def _say(self, text: str) -> None:
+        console.print(text, markup=False)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

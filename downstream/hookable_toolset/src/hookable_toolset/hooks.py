@@ -1,0 +1,53 @@
+"""Hooks: what runs before and after a tool."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+from pydantic_ai import RunContext
+from typing_extensions import TypeAliasType
+
+DepsT = TypeVar('DepsT')
+T = TypeVar('T')
+
+Maybe = TypeAliasType('Maybe', Awaitable[T] | T, type_params=(T,))
+"""A value, or one to be awaited: all hooks and methods of tools may be sync or async."""
+
+PreHookFunc = Callable[[RunContext[DepsT], dict[str, Any]], Maybe[dict[str, Any]]]
+"""Gets the arguments of a call and returns those that the tool is called with."""
+PostHookFunc = Callable[[RunContext[DepsT], Any], Maybe[Any]]
+"""Gets the result of a call, or the exception that it failed with, and returns what takes its place."""
+GlobalPreHookFunc = Callable[[RunContext[DepsT], str, dict[str, Any]], Maybe[dict[str, Any]]]
+"""As `PreHookFunc`, for all tools: it gets the tool's name as well."""
+GlobalPostHookFunc = Callable[[RunContext[DepsT], str, Any], Maybe[Any]]
+"""As `PostHookFunc`, for all tools: it gets the tool's name as well."""
+
+
+@dataclass(frozen=True)
+class GlobalHooks(Generic[DepsT]):
+    """The hooks that run around every tool of a toolset."""
+
+    pre: GlobalPreHookFunc[DepsT] | None = None
+    post: GlobalPostHookFunc[DepsT] | None = None
+
+
+async def resolve(value: Maybe[T]) -> T:
+    """Await what is to be awaited."""
+    return await cast('Awaitable[T]', value) if inspect.isawaitable(value) else cast('T', value)
+
+
+def misfits(where: str, hook: object, *parameters: str) -> Iterator[str]:
+    """Say what is wrong with a hook that isn't a function of these parameters."""
+    call = f'`({", ".join(parameters)})`'
+    if not callable(hook):
+        yield f'{where} is {hook!r}, which is no function. Give a function of {call}.'
+        return
+    try:
+        inspect.signature(hook).bind(*parameters)
+    except TypeError as error:
+        yield f"{where} can't be called with {call}: {error}. Give a function of these parameters."
+    except ValueError:
+        pass  # Some functions written in C don't tell their parameters.

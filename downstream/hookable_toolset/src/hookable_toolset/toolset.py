@@ -1,0 +1,439 @@
+"""Toolsets of tools with hooks."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import pickle
+from abc import ABC
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
+
+import anyio
+from pydantic import ValidationError
+from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext, Tool, ToolDefinition, UserError
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.tools import AgentDepsT
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
+from typing_extensions import Self
+
+from ._line import default_retries, from_keywords, instruct, to_keywords
+from .context import AgentContext
+from .hooks import GlobalHooks, PostHookFunc, PreHookFunc, misfits, resolve
+from .tools import BaseTool
+
+CONTROL = (ApprovalRequired, CallDeferred, ModelRetry)
+"""Exceptions that tell the run what to do next: no hook and no `_call_tool_func()` can make them results."""
+
+_view: ContextVar[frozenset[str] | None] = ContextVar('view', default=None)
+"""The names of the tools that a view asks its toolset for."""
+
+_logger = logging.getLogger('hookable_toolset')
+
+
+@dataclass(kw_only=True)
+class HookableToolsetTool(ToolsetTool[AgentDepsT]):
+    """A tool as a run lists it, which is what `Toolset._call_tool_func()` gets."""
+
+    call_func: Callable[[dict[str, Any], RunContext[AgentDepsT]], Awaitable[Any]]
+    """Call the tool with arguments by name, and return its result or raise."""
+    timeout: float | None
+    """How many seconds the call may take."""
+    instance: BaseTool
+    """The run's own tool."""
+
+
+class _Entry:
+    """A tool of a toolset, with its schema, which its copies keep."""
+
+    def __init__(self, tool: BaseTool):
+        self.tool = tool
+        self.schema = Tool[Any](
+            tool.call, takes_ctx=True, name=tool.name, description=tool.description, sequential=tool.sequential
+        ).function_schema
+        self.definition = ToolDefinition(
+            name=tool.name,
+            description=tool.description or self.schema.description,
+            parameters_json_schema=self.schema.json_schema,
+            sequential=tool.sequential,
+        )
+
+    def renewed(self) -> _Entry:
+        """Return the same around a copy of a tool that is stateful."""
+        if not self.tool.stateful:
+            return self
+        entry = copy.copy(self)
+        entry.tool = self.tool.copy()
+        entry.schema = replace(self.schema, function=entry.tool.call)
+        return entry
+
+    async def call(self, args: dict[str, Any], ctx: RunContext[Any]) -> Any:
+        return await self.schema.call(from_keywords(args, self.schema.single_arg_name), ctx)
+
+    def validate(self, args: dict[str, Any], ctx: RunContext[Any]) -> dict[str, Any]:
+        single = self.schema.single_arg_name
+        value = args if single is None else args[single]
+        validated = self.schema.validator.validate_python(value, context=ctx.validation_context)
+        return to_keywords(validated, single)
+
+
+class BaseToolset(AbstractToolset[AgentDepsT], ABC):
+    """A toolset that can instruct the model, on every line.
+
+    Where runs don't ask toolsets for instructions themselves, `get_tools()` has to hand them over with `instruct()`.
+    """
+
+    async def get_instructions(self, ctx: RunContext[AgentDepsT]) -> list[str] | None:
+        """Return what the model is told about the tools."""
+        return None
+
+    async def instruct(self, ctx: RunContext[AgentDepsT]) -> None:
+        """Hand over the instructions, unless the run asks for them itself. Call it in `get_tools()`."""
+        instruct(ctx, await self.get_instructions(ctx) or [])
+
+
+class Toolset(BaseToolset[AgentDepsT]):
+    """A toolset whose tools have hooks around them, whose errors are values for these, and that asks for approval.
+
+    A call goes `global_pre -> tool_pre -> execute -> tool_post -> global_post`.
+
+    It is built once, for all runs. If it has stateful tools, each run works with a copy in which these are fresh.
+    """
+
+    shared_attributes = frozenset({'pre_hooks', 'post_hooks'})
+
+    def __init__(
+        self,
+        ctx: AgentContext | None = None,
+        tools: Sequence[type[BaseTool] | BaseTool] = (),
+        *,
+        pre_hooks: Mapping[str, PreHookFunc[Any]] | None = None,
+        post_hooks: Mapping[str, PostHookFunc[Any]] | None = None,
+        global_hooks: GlobalHooks[Any] | None = None,
+        max_retries: int | None = None,
+        timeout: float | None = None,
+        toolset_id: str | None = None,
+        skip_unavailable: bool = True,
+    ):
+        """Build a toolset.
+
+        Args:
+            ctx: The context that says which tools need an approval. If `None`, it is the `deps` of each run.
+            tools: Classes of tools, which are called without arguments, or instances.
+            pre_hooks: By the name of a tool, what gets the arguments of its calls and returns those to use.
+            post_hooks: By the name of a tool, what gets the results of its calls and returns those to use.
+            global_hooks: Hooks for all tools.
+            max_retries: How often the model may try again after a `ModelRetry`. If `None`, the agent says.
+            timeout: How many seconds a call may take. If `None`, there is no limit.
+            toolset_id: A name that is unique among the toolsets of an agent.
+            skip_unavailable: Whether runs lack the tools that aren't available to them.
+
+        Raises:
+            UserError: The tools or hooks don't fit; it says all that is wrong.
+        """
+        self.ctx = ctx
+        self.pre_hooks = dict(pre_hooks or {})
+        self.post_hooks = dict(post_hooks or {})
+        self.global_hooks: GlobalHooks[Any] = global_hooks or GlobalHooks()
+        self.max_retries = max_retries
+        self.timeout = timeout
+        self.skip_unavailable = skip_unavailable
+        self._id = toolset_id
+        self._joined: AgentContext | None = None  # that of the run, while its tools' states are there
+        self._begins = False  # whether a run has entered the toolset and not yet asked for the tools
+        made, problems = _make(tools)
+        problems += self._misfits({tool.name for tool in made})
+        if problems:
+            raise UserError(f'{self.label} is not built: ' + '\n'.join(problems))
+        self._entries = {tool.name: _Entry(tool) for tool in made}
+        if any(tool.stateful for tool in made):
+            self.stateful = True
+
+    @property
+    def id(self) -> str | None:
+        """The name that was given as `toolset_id`."""
+        return self._id
+
+    @property
+    def tools(self) -> list[BaseTool]:
+        """The tools, in order, available or not."""
+        return [entry.tool for entry in self._entries.values()]
+
+    def copy(self) -> Self:
+        """Return a toolset with fresh copies of the stateful tools and with all else as it is."""
+        if not self.stateful:
+            return self
+        new = copy.copy(self)
+        new._entries = {name: entry.renewed() for name, entry in self._entries.items()}
+        new._joined, new._begins = None, False
+        return new
+
+    def subset(self, names: Collection[str]) -> ToolsetView[AgentDepsT]:
+        """Return a view of this toolset that has some of its tools. A run that has both works with one state.
+
+        Raises:
+            UserError: There is no tool of such a name.
+        """
+        return ToolsetView(self, _known(names, self._entries, self.label))
+
+    async def __aenter__(self) -> Self:
+        """Begin a run, whose tools take over their states when the toolset is first asked for them."""
+        self._begins = self.stateful
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        """Leave the states of the tools with the context, if the run succeeded."""
+        joined, self._joined = self._joined, None
+        if joined:
+            joined.leave(self.id, self.tools, keep=not args or args[0] is None)
+
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        """List the tools, but for those that aren't available."""
+        context = self._context(ctx)
+        if self._begins and not self._joined and isinstance(context, AgentContext):
+            self._joined = context if context.join(self.id, self.tools) else None
+        self._begins = False
+        entries = await self._listed()
+        instruct(ctx, await _instructions(entries, ctx))
+        return {entry.tool.name: self._tool(entry, ctx) for entry in entries}
+
+    async def get_instructions(self, ctx: RunContext[AgentDepsT]) -> list[str] | None:
+        """Return the instructions of the tools that the run has, in their order."""
+        return await _instructions(await self._listed(), ctx) or None
+
+    async def _listed(self) -> list[_Entry]:
+        names = _view.get()
+        _view.set(None)  # What the tools do to answer lists other toolsets in full.
+        entries = [entry for name, entry in self._entries.items() if names is None or name in names]
+        return [entry for entry in entries if not self.skip_unavailable or await resolve(entry.tool.is_available())]
+
+    def _tool(self, entry: _Entry, ctx: RunContext[AgentDepsT]) -> ToolsetTool[AgentDepsT]:
+        retries = [n for n in (entry.tool.max_retries, self.max_retries, default_retries(ctx)) if n is not None]
+        return HookableToolsetTool(
+            toolset=self,
+            tool_def=entry.definition,
+            max_retries=retries[0],
+            args_validator=entry.schema.validator,
+            call_func=entry.call,
+            timeout=self.timeout if entry.tool.timeout is None else entry.tool.timeout,
+            instance=entry.tool,
+        )
+
+    def _context(self, ctx: RunContext[AgentDepsT]) -> Any:
+        return ctx.deps if self.ctx is None else self.ctx
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
+    ) -> Any:
+        """Call a tool and the hooks around it.
+
+        What a pre hook raises goes through the post hooks as the exception of a tool does, and the tool isn't called.
+
+        Raises:
+            ApprovalRequired: The context says that the tool needs an approval, and this call has none. No hook has run.
+            Exception: What is an exception after the last hook.
+        """
+        assert isinstance(tool, HookableToolsetTool)
+        if not ctx.tool_call_approved:
+            names = getattr(self._context(ctx), 'need_user_approve_tools', ())
+            if name in names or (names and _called_name(ctx) in names):
+                raise ApprovalRequired(metadata=await resolve(tool.instance.get_approval_metadata()))
+
+        args = to_keywords(tool_args, self._entries[name].schema.single_arg_name)
+        control: Exception | None = None
+
+        async def call_func(args: dict[str, Any], ctx: RunContext[AgentDepsT]) -> Any:
+            nonlocal control
+            control = None
+            try:
+                return await tool.call_func(args, ctx)
+            except CONTROL as error:
+                control = error
+                raise
+
+        try:
+            args = await self._before(name, args, ctx)
+            result = await self._call_tool_func(args, ctx, replace(tool, call_func=call_func))
+        except Exception as error:  # noqa: BLE001 (the post hooks are shown all of them)
+            result = error
+        if isinstance(result, BaseException) and not isinstance(result, Exception):
+            raise result  # A cancellation, for instance, is no result.
+        result = await self._after(name, result if control is None else control, ctx)
+        if isinstance(result, Exception):
+            try:
+                raise result
+            finally:
+                del result, control  # Its traceback refers to this frame.
+        return result
+
+    async def _call_tool_func(
+        self, args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: HookableToolsetTool[AgentDepsT]
+    ) -> Any:
+        """Call the tool without its hooks, and return its result or the exception that it failed with.
+
+        Override it to change how tools are called, for example to repeat them or to limit their time.
+        """
+        try:
+            with anyio.move_on_after(tool.timeout):
+                return await tool.call_func(args, ctx)
+        except Exception as error:  # noqa: BLE001
+            return error
+        return TimeoutError(f'Tool {tool.tool_def.name!r} took longer than {tool.timeout} seconds.')
+
+    async def _before(self, name: str, args: dict[str, Any], ctx: RunContext[AgentDepsT]) -> dict[str, Any]:
+        """Let the pre hooks change the arguments, and validate those that they changed."""
+        everywhere, of_tool = self.global_hooks.pre, self.pre_hooks.get(name)
+        if not everywhere and not of_tool:
+            return args
+        before = _fingerprint(args)
+        if everywhere:
+            args = _checked(await resolve(everywhere(ctx, name, args)), 'The global pre hook', name)
+        if of_tool:
+            args = _checked(await resolve(of_tool(ctx, args)), 'The pre hook', name)
+        if before is not None and before == _fingerprint(args):
+            return args
+        try:
+            return self._entries[name].validate(args, ctx)
+        except (ValidationError, KeyError) as error:
+            raise UserError(
+                f'The pre hooks of tool {name!r} changed its arguments to what it does not accept. '
+                f'Return arguments that fit its parameters.\n{error}'
+            ) from error
+
+    async def _after(self, name: str, result: Any, ctx: RunContext[AgentDepsT]) -> Any:
+        """Let the post hooks change the result, or only look at it if it tells the run what to do next."""
+        hooks: list[Callable[[Any], Any]] = []
+        if of_tool := self.post_hooks.get(name):
+            hooks.append(partial(of_tool, ctx))
+        if everywhere := self.global_hooks.post:
+            hooks.append(partial(everywhere, ctx, name))
+        for hook in hooks:
+            try:
+                changed = await resolve(hook(result))
+            except Exception as error:  # noqa: BLE001
+                changed = error
+            if not isinstance(result, CONTROL):
+                result = changed
+            elif isinstance(changed, Exception) and changed is not result:
+                _logger.error('A post hook of tool %r failed', name, exc_info=changed)
+        return result
+
+    def _misfits(self, names: Collection[str]) -> list[str]:
+        """Say what is wrong with the hooks."""
+        problems: list[str] = []
+        around = self.global_hooks
+        if not isinstance(around, GlobalHooks):  # pyright: ignore[reportUnnecessaryIsInstance]
+            problems.append(f'`global_hooks` is {around!r}. Write `GlobalHooks(pre=..., post=...)`.')
+            around = GlobalHooks[Any]()
+        for kind, value, hooks, everywhere in (
+            ('pre', 'args', self.pre_hooks, around.pre),
+            ('post', 'result', self.post_hooks, around.post),
+        ):
+            for name, hook in hooks.items():
+                if name not in names:
+                    there = _there_are(names)
+                    problems.append(f'There is a {kind} hook for {name!r}, but no such tool. {there} Correct the name.')
+                problems += misfits(f'The {kind} hook of {name!r}', hook, 'ctx', value)
+            if everywhere is not None:
+                problems += misfits(f'The global {kind} hook', everywhere, 'ctx', 'tool_name', value)
+        return problems
+
+
+@dataclass
+class ToolsetView(WrapperToolset[AgentDepsT]):
+    """Some tools of a `Toolset`, made by `Toolset.subset()`."""
+
+    names: frozenset[str]
+
+    def subset(self, names: Collection[str]) -> ToolsetView[AgentDepsT]:
+        """Return a view that has some of these tools.
+
+        Raises:
+            UserError: This view has no tool of such a name.
+        """
+        return replace(self, names=_known(names, self.names, self.label))
+
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        """List the tools of the view, but for those that aren't available."""
+        with self._only():
+            return await self.wrapped.get_tools(ctx)
+
+    async def get_instructions(self, ctx: RunContext[AgentDepsT]) -> Any:
+        """Return the instructions of the tools of the view."""
+        with self._only():
+            return await cast('BaseToolset[AgentDepsT]', self.wrapped).get_instructions(ctx)
+
+    @contextmanager
+    def _only(self) -> Iterator[None]:
+        token = _view.set(self.names)
+        try:
+            yield
+        finally:
+            _view.reset(token)
+
+
+def _called_name(ctx: RunContext[Any]) -> str | None:
+    """Return what the model calls the tool of a call, which wrappers may have renamed."""
+    parts = (part for message in reversed(ctx.messages) for part in message.parts)
+    calls = (part for part in parts if isinstance(part, ToolCallPart) and part.tool_call_id == ctx.tool_call_id)
+    return next((call.tool_name for call in calls), None)
+
+
+async def _instructions(entries: list[_Entry], ctx: RunContext[Any]) -> list[str]:
+    texts = [await resolve(entry.tool.get_instruction(ctx)) for entry in entries]
+    return [text for text in texts if text]
+
+
+def _make(tools: Sequence[type[BaseTool] | BaseTool]) -> tuple[list[BaseTool], list[str]]:
+    """Make instances of classes, and say what is wrong with the tools."""
+    made: dict[str, BaseTool] = {}
+    problems: list[str] = []
+    for place, item in enumerate(tools):
+        where = f'`tools[{place}]` is {item!r}, which'
+        try:
+            tool = item() if isinstance(item, type) else item
+        except TypeError as error:
+            problems.append(f"{where} can't be called without arguments. Give an instance. {error}")
+            continue
+        if not isinstance(tool, BaseTool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            problems.append(f'{where} is no `BaseTool`. Give a tool, or the class of one.')
+        elif not getattr(tool, 'name', None):
+            problems.append(f'{where} has no `name`. Set it in the class.')
+        elif tool.name in made:
+            problems.append(f'{where} has the name {tool.name!r}, as another one has. Rename one of them.')
+        elif tool.stateful and tool is item and type(tool).copy is BaseTool.copy:
+            problems.append(
+                f'{where} is stateful, but does not override `copy()`. '
+                'Override it to return a tool with fresh state, or give the class if it needs no arguments.'
+            )
+        else:
+            made[tool.name] = tool
+    return list(made.values()), problems
+
+
+def _known(names: Collection[str], there: Collection[str], label: str) -> frozenset[str]:
+    if unknown := [name for name in names if name not in there]:
+        raise UserError(f'{label} has no tool {" or ".join(map(repr, unknown))}. {_there_are(there)} Correct the name.')
+    return frozenset(names)
+
+
+def _there_are(names: Collection[str]) -> str:
+    return f'There are: {", ".join(map(repr, names)) or "none"}.'
+
+
+def _checked(args: object, hook: str, name: str) -> dict[str, Any]:
+    if not isinstance(args, dict):
+        raise UserError(f'{hook} of tool {name!r} returned {args!r}. Return the arguments, changed or not, as a dict.')
+    return cast('dict[str, Any]', args)
+
+
+def _fingerprint(args: dict[str, Any]) -> bytes | None:
+    """Return what differs if any part of the arguments does; `None` if nothing can be said."""
+    try:
+        return pickle.dumps(args)
+    except Exception:  # noqa: BLE001 (an object can raise anything)
+        return None

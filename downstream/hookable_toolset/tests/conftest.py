@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+Call = tuple[str, 'dict[str, Any]']
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return 'asyncio'
+
+
+@pytest.fixture(autouse=True)
+def _loop() -> Iterator[None]:
+    """The loop of `run_sync()`, which leaves it open."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    loop.close()
+    with suppress(RuntimeError):  # There is another one where a test has used `asyncio.run()` in between.
+        asyncio.get_event_loop().close()
+    asyncio.set_event_loop(None)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption('--kills', type=int, default=12, help='how many processes the tests of the session store kill')
+
+
+def script(*steps: Call | list[Call] | str, seen: list[AgentInfo] | None = None) -> FunctionModel:
+    """A model that answers a prompt with the steps, in order: calls of tools, or a text; and then with what tools returned."""
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if seen is not None:
+            seen.append(info)
+        since = 0
+        for message in messages:
+            if isinstance(message, ModelResponse):
+                since += 1
+            elif is_prompt(message):
+                since = 0
+        if since >= len(steps):
+            return ModelResponse([TextPart(' | '.join(map(str, returns(messages))) or 'done')])
+        step = steps[since]
+        if isinstance(step, str):
+            return ModelResponse([TextPart(step)])
+        calls = step if isinstance(step, list) else [step]
+        return ModelResponse(
+            [ToolCallPart(name, dict(args), f'{name}-{since}-{n}') for n, (name, args) in enumerate(calls)]
+        )
+
+    return FunctionModel(answer)
+
+
+def is_prompt(message: ModelRequest) -> bool:
+    """Whether it is what the user says. What a tool returns can have a part like that of a user beside it."""
+    kinds = [type(part) for part in message.parts]
+    return UserPromptPart in kinds and ToolReturnPart not in kinds
+
+
+def returns(messages: list[ModelMessage]) -> list[Any]:
+    """What tools returned since the last prompt."""
+    found: list[Any] = []
+    for message in messages:
+        if isinstance(message, ModelRequest):
+            if is_prompt(message):
+                found = []
+            found += [part.content for part in message.parts if isinstance(part, ToolReturnPart)]
+    return found
+
+
+Log = list[Any]
+Hook = Callable[..., Any]

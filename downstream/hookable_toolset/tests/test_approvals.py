@@ -1,0 +1,141 @@
+"""Point 6: tools that need an approval, by what the context says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic_ai import (
+    Agent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    RunContext,
+    ToolApproved,
+    ToolDenied,
+)
+
+from hookable_toolset import AgentContext, BaseTool, GlobalHooks, Toolset
+
+from .conftest import Log, script
+
+
+class Shell(BaseTool):
+    name = 'shell'
+
+    def get_approval_metadata(self) -> dict[str, Any]:
+        return {'risk_level': 'high'}
+
+    def call(self, ctx: RunContext[AgentContext], command: str) -> str:
+        return f'ran {command} {ctx.tool_call_approved} {ctx.tool_call_metadata}'
+
+
+class Look(BaseTool):
+    name = 'look'
+
+    def call(self, ctx: RunContext[AgentContext]) -> str:
+        return 'looked'
+
+
+STEPS: Any = [('shell', {'command': 'rm'}), ('look', {})]
+
+
+def build(log: Log, **options: Any) -> Agent[AgentContext, Any]:
+    toolset: Toolset[AgentContext] = Toolset(
+        tools=[Shell, Look],
+        global_hooks=GlobalHooks(
+            pre=lambda ctx, name, args: log.append(('pre', name, dict(args))) or args,
+            post=lambda ctx, name, result: log.append(('post', name)) or result,
+        ),
+    )
+    options = {'output_type': [str, DeferredToolRequests]} | options
+    return Agent(script(STEPS), deps_type=AgentContext, toolsets=[toolset], **options)
+
+
+def context() -> AgentContext:
+    return AgentContext(need_user_approve_tools=['shell'])
+
+
+def test_approval_is_asked_with_metadata_before_any_hook_runs() -> None:
+    log: Log = []
+    result = build(log).run_sync('Go', deps=context())
+    assert isinstance(result.output, DeferredToolRequests)
+    (call,) = result.output.approvals
+    assert (call.tool_name, call.args_as_dict()) == ('shell', {'command': 'rm'})
+    assert result.output.metadata == {call.tool_call_id: {'risk_level': 'high'}}
+    assert log == [('pre', 'look', {}), ('post', 'look')]
+
+
+def test_tool_without_metadata_is_asked_for_without() -> None:
+    result = build([]).run_sync('Go', deps=AgentContext(need_user_approve_tools=['look']))
+    assert isinstance(result.output, DeferredToolRequests)
+    assert [call.tool_name for call in result.output.approvals] == ['look']
+    assert not any(result.output.metadata.values())
+
+
+@pytest.mark.parametrize('way', ['inside the run', 'second run'])
+@pytest.mark.parametrize(
+    ('answer', 'output', 'ran'),
+    [
+        (True, "ran rm True {'by': 'Ada'} | looked", {'command': 'rm'}),
+        (ToolApproved(override_args={'command': 'ls'}), "ran ls True {'by': 'Ada'} | looked", {'command': 'ls'}),
+        (ToolDenied('No.'), 'No. | looked', None),
+        (False, 'The tool call was denied. | looked', None),
+    ],
+)
+def test_answer_counts_inside_the_run_and_in_a_second_run(way: str, answer: Any, output: str, ran: Any) -> None:
+    log: Log = []
+
+    def results(requests: DeferredToolRequests) -> DeferredToolResults:
+        (call,) = requests.approvals
+        return DeferredToolResults(
+            approvals={call.tool_call_id: answer}, metadata={call.tool_call_id: {'by': 'Ada'}} if answer else {}
+        )
+
+    def handler(ctx: RunContext[AgentContext], requests: DeferredToolRequests) -> DeferredToolResults:
+        assert requests.metadata == {requests.approvals[0].tool_call_id: {'risk_level': 'high'}}
+        return results(requests)
+
+    deps = context()
+    if way == 'inside the run':
+        result = build(log, output_type=str).run_sync('Go', deps=deps, deferred_tool_handler=handler)
+    else:
+        agent = build(log)
+        asked = agent.run_sync('Go', deps=deps)
+        result = agent.run_sync(
+            deps=deps, message_history=asked.all_messages(), deferred_tool_results=results(asked.output)
+        )
+    assert sorted(result.output.split(' | ')) == sorted(output.split(' | '))
+    # What the user edited is what the hooks see, and what runs.
+    assert [args for what, name, *args in log if what == 'pre' and name == 'shell'] == ([[ran]] if ran else [])
+
+
+def test_edited_arguments_that_do_not_fit_never_run() -> None:
+    log: Log = []
+
+    def handler(ctx: RunContext[AgentContext], requests: DeferredToolRequests) -> DeferredToolResults:
+        edited = ToolApproved(override_args={'command': ['rm']})
+        return DeferredToolResults(approvals={call.tool_call_id: edited for call in requests.approvals})
+
+    result = build(log, output_type=str).run_sync('Go', deps=context(), deferred_tool_handler=handler)
+    assert 'looked' in result.output and 'ran' not in result.output
+    assert [entry for entry in log if 'shell' in entry] == []
+
+
+def test_approval_is_asked_by_the_name_in_the_toolset_and_by_the_name_in_the_run() -> None:
+    for name in 'shell', 'my_shell':
+        agent = Agent(
+            script(('my_shell', {'command': 'rm'})),
+            deps_type=AgentContext,
+            toolsets=[Toolset[AgentContext](tools=[Shell]).prefixed('my')],
+            output_type=[str, DeferredToolRequests],
+        )
+        result = agent.run_sync('Go', deps=AgentContext(need_user_approve_tools=[name]))
+        assert isinstance(result.output, DeferredToolRequests)
+
+
+def test_list_of_the_context_counts_as_it_is_at_the_call() -> None:
+    deps = context()
+    agent = build([])
+    assert isinstance(agent.run_sync('Go', deps=deps).output, DeferredToolRequests)
+    deps.need_user_approve_tools.remove('shell')
+    assert agent.run_sync('Go', deps=deps).output == 'ran rm False None | looked'

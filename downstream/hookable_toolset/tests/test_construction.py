@@ -1,0 +1,183 @@
+"""Point 1: a toolset is built once, and refuses what can't work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, RunContext, UserError
+
+from hookable_toolset import AgentContext, BaseTool, GlobalHooks, Toolset
+
+from .conftest import script
+
+
+class Greet(BaseTool):
+    name = 'greet'
+    description = 'Greet someone.'
+
+    def call(self, ctx: RunContext[Any], who: str) -> str:
+        """Greet.
+
+        Args:
+            ctx: The context.
+            who: A name.
+        """
+        return f'Hello {who}'
+
+
+class Part(Greet):
+    name = 'part'
+
+
+def pre(ctx: RunContext[Any], args: dict[str, Any]) -> dict[str, Any]:
+    return args
+
+
+def test_toolset_of_classes_and_instances_lists_their_schemas() -> None:
+    seen: list[Any] = []
+    agent = Agent(script(('greet', {'who': 'Ada'}), seen=seen), toolsets=[Toolset(tools=[Greet, Part()])])
+    assert agent.run_sync('Hi').output == 'Hello Ada'
+    greet, part = seen[0].function_tools
+    assert (greet.name, greet.description, part.name) == ('greet', 'Greet someone.', 'part')
+    assert greet.parameters_json_schema['properties'] == {'who': {'description': 'A name.', 'type': 'string'}}
+
+
+def test_context_of_the_run_is_used_when_none_is_bound() -> None:
+    """One agent, built once, asks for approval in the one conversation that wants it."""
+    from pydantic_ai import DeferredToolRequests
+
+    agent = Agent(
+        script(('greet', {'who': 'Ada'})),
+        deps_type=AgentContext,
+        toolsets=[Toolset(tools=[Greet])],
+        output_type=[str, DeferredToolRequests],
+    )
+    assert agent.run_sync('Hi', deps=AgentContext()).output == 'Hello Ada'
+    asked = agent.run_sync('Hi', deps=AgentContext(need_user_approve_tools=['greet'])).output
+    assert isinstance(asked, DeferredToolRequests)
+    assert agent.run_sync('Hi', deps=AgentContext()).output == 'Hello Ada'
+
+
+def test_bound_context_counts_rather_than_that_of_the_run() -> None:
+    from pydantic_ai import DeferredToolRequests
+
+    ctx = AgentContext(need_user_approve_tools=['greet'])
+    agent = Agent(
+        script(('greet', {'who': 'Ada'})),
+        deps_type=AgentContext,
+        toolsets=[Toolset(ctx, tools=[Greet])],
+        output_type=[str, DeferredToolRequests],
+    )
+    assert isinstance(agent.run_sync('Hi', deps=AgentContext()).output, DeferredToolRequests)
+    assert isinstance(agent.run_sync('Hi').output, DeferredToolRequests)  # type: ignore
+
+
+def test_toolset_id_is_the_id() -> None:
+    assert Toolset(toolset_id='files').id == 'files'
+    assert Toolset().id is None
+
+
+@pytest.mark.parametrize(
+    ('options', 'message'),
+    [
+        ({'tools': [Greet, Greet()]}, "has the name 'greet', as another one has. Rename one of them."),
+        ({'tools': [Greet], 'pre_hooks': {'gret': pre}}, "no such tool. There are: 'greet'. Correct the name."),
+        ({'post_hooks': {'greet': pre}}, "There is a post hook for 'greet', but no such tool. There are: none."),
+        ({'tools': [Greet], 'pre_hooks': {'greet': 'log'}}, "The pre hook of 'greet' is 'log', which is no function."),
+        (
+            {'tools': [Greet], 'post_hooks': {'greet': lambda result: result}},  # type: ignore
+            "The post hook of 'greet' can't be called with `(ctx, result)`: too many positional arguments.",
+        ),
+        (
+            {'tools': [Greet], 'global_hooks': GlobalHooks(pre=pre)},  # type: ignore
+            "The global pre hook can't be called with `(ctx, tool_name, args)`: too many positional arguments.",
+        ),
+        (
+            {'tools': [Greet], 'global_hooks': GlobalHooks(post=lambda ctx, tool_name, result, more: result)},  # type: ignore
+            "The global post hook can't be called with `(ctx, tool_name, result)`: missing a required argument: 'more'",
+        ),
+        ({'tools': [Greet], 'global_hooks': {'pre': pre}}, 'Write `GlobalHooks(pre=..., post=...)`.'),
+        ({'tools': [42]}, '`tools[0]` is 42, which is no `BaseTool`.'),
+        ({'tools': [dict]}, "`tools[0]` is <class 'dict'>, which is no `BaseTool`."),
+    ],
+)
+def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        Toolset(**options)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith('Toolset is not built: ')
+
+
+def test_all_that_does_not_fit_is_said_at_once() -> None:
+    class Nameless(BaseTool):
+        def call(self, ctx: RunContext[Any]) -> None: ...
+
+    class Configured(Greet):
+        name = 'configured'
+
+        def __init__(self, limit: int):
+            self.limit = limit
+
+    class Abstract(BaseTool):
+        name = 'abstract'
+
+    with pytest.raises(UserError) as caught:
+        Toolset(tools=[Nameless, Configured, Abstract], pre_hooks={'x': 'y'}, toolset_id='mine')  # type: ignore
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("Toolset 'mine' is not built: ")
+    for line, part in zip(
+        lines,
+        [
+            'has no `name`',
+            "can't be called without arguments. Give an instance.",
+            'Abstract',
+            'no such tool. There are: none.',
+            'is no function',
+        ],
+        strict=True,
+    ):
+        assert part in line
+
+
+def test_hooks_whose_parameters_cannot_be_known_are_accepted() -> None:
+    Toolset(tools=[Greet], post_hooks={'greet': max})  # type: ignore
+
+
+def test_max_retries_of_the_tool_beat_those_of_the_toolset() -> None:
+    from pydantic_ai import ModelRetry
+
+    calls: list[str] = []
+
+    class Stubborn(BaseTool):
+        name = 'stubborn'
+        max_retries = 3
+
+        def call(self, ctx: RunContext[Any]) -> str:
+            calls.append(f'{self.name} {ctx.retry}/{ctx.max_retries}')
+            if ctx.retry < ctx.max_retries:
+                raise ModelRetry('Again')
+            return 'at last'
+
+    class Meek(Stubborn):
+        name = 'meek'
+        max_retries = None
+
+    for name in 'stubborn', 'meek':
+        agent = Agent(script(*[(name, {})] * 4), toolsets=[Toolset(tools=[Stubborn, Meek], max_retries=2)])  # type: ignore
+        agent.run_sync('Go')
+    assert calls[:4] == ['stubborn 0/3', 'stubborn 1/3', 'stubborn 2/3', 'stubborn 3/3']
+    assert calls[4:7] == ['meek 0/2', 'meek 1/2', 'meek 2/2']
+
+
+def test_max_retries_default_to_those_of_the_agent_or_the_line() -> None:
+    calls: list[int] = []
+
+    class Tell(BaseTool):
+        name = 'tell'
+
+        def call(self, ctx: RunContext[Any]) -> None:
+            calls.append(ctx.max_retries)
+
+    Agent(script(('tell', {})), toolsets=[Toolset(tools=[Tell])]).run_sync('Go')
+    assert calls == [1]

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import asyncio
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, DeferredToolRequests
+
+from hookable_toolset import AgentContext
+
+from .conftest import script
+
+
+def test_main_example_shows_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(Path(__file__).parents[1] / 'examples' / 'main.py'), run_name='__main__')
+    shown = capsys.readouterr().out
+    for line in (
+        '7 / none at all',
+        "['tea', 'coffee'] tea, milk",
+        'tea / the helper says: tea, milk / tea, milk, coffee',
+        'paid 4 EUR',
+        "revision 1 waits for: pay {'amount': '5'}",
+        'tea / paid 5 EUR',
+        "An exception is raised as it is: PermissionError('The shop is closed.')",
+    ):
+        assert f'{line}\n' in shown
+
+
+def test_example_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('OPENAI_API_KEY', 'none')
+    readme = (Path(__file__).parents[1] / 'README.md').read_text()
+    scope: dict[str, Any] = {'__name__': 'readme'}
+    code = readme.partition('```python\n')[2].partition('```')[0]
+    exec(compile(code, 'README.md', 'exec', dont_inherit=True), scope)  # noqa: S102
+    agent: Agent[AgentContext, Any] = scope['agent']
+    with agent.override(model=script(('read_file', {'path': str(tmp_path / 'missing')}))):
+        output = agent.run_sync('Go', deps=AgentContext()).output
+        assert output.startswith('It failed: [Errno 2]')
+        assert isinstance(asyncio.run(scope['answer']('Go')), DeferredToolRequests)

@@ -1,0 +1,212 @@
+"""Point 8: what of a conversation goes out as JSON and comes back equal."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from pydantic_ai import (
+    Agent,
+    BinaryContent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ModelRetry,
+    RunContext,
+    ToolApproved,
+    ToolDenied,
+    ToolReturn,
+    UserError,
+)
+from pydantic_ai.messages import ImageUrl, ToolCallPart
+
+from hookable_toolset import AgentContext, BaseTool, ResumableState, Toolset
+
+from .conftest import script
+
+PNG = bytes(range(256))
+
+
+class Picture(BaseTool):
+    name = 'picture'
+
+    def call(self, ctx: RunContext[AgentContext]) -> Any:
+        return ToolReturn('a picture', content=['Look:', BinaryContent(PNG, media_type='image/png')])
+
+
+class Raw(BaseTool):
+    name = 'raw'
+
+    def call(self, ctx: RunContext[AgentContext]) -> BinaryContent:
+        return BinaryContent(PNG, media_type='image/png')
+
+
+class Danger(BaseTool):
+    name = 'danger'
+
+    def get_approval_metadata(self) -> dict[str, Any]:
+        return {'risk': ['high', 1, None]}
+
+    def call(self, ctx: RunContext[AgentContext], what: dict[str, list[int]]) -> str:
+        return f'did {what}'
+
+
+class Todo(BaseTool):
+    name = 'todo'
+    stateful = True
+
+    def __init__(self) -> None:
+        self.items: list[str] = []
+
+    def call(self, ctx: RunContext[AgentContext], item: str) -> str:
+        self.items.append(item)
+        return ','.join(self.items)
+
+    def export_state(self) -> Any:
+        return {'items': list(self.items)}
+
+    def restore_state(self, state: Any) -> None:
+        self.items = list(state['items'])
+
+
+toolset: Toolset[AgentContext] = Toolset(tools=[Picture, Raw, Danger, Todo], toolset_id='mine')
+agent = Agent(
+    script(
+        [('picture', {}), ('raw', {}), ('todo', {'item': 'milk'})],
+        [('danger', {'what': {'x': [1]}}), ('todo', {'item': 'eggs'})],
+        ('todo', {'item': 'tea'}),
+    ),
+    deps_type=AgentContext,
+    toolsets=[toolset],
+    output_type=[str, DeferredToolRequests],
+)
+
+
+def waiting() -> AgentContext:
+    """A conversation with binary content in a prompt and in results, with a pending request and a sub-agent's history."""
+    context = AgentContext(need_user_approve_tools=['danger'])
+    prompt = ['Look', BinaryContent(PNG, media_type='image/png'), ImageUrl('https://example.com/x.png')]
+    context.record(agent.run_sync(prompt, deps=context))
+    context.subagent_history['reviewer'] = Agent(script('fine')).run_sync(prompt).all_messages()
+    return context
+
+
+def test_all_of_a_conversation_comes_back_equal() -> None:
+    context = waiting()
+    assert context.pending and context.pending.metadata == {'danger-1-0': {'risk': ['high', 1, None]}}
+    context.answers.approvals['danger-1-0'] = ToolApproved(override_args={'what': {'y': [2]}})
+    state = context.export_state()
+    assert state.toolset_states == {'mine': {'todo': {'items': ['milk', 'eggs']}}}
+
+    back = ResumableState.from_json(state.to_json())
+    assert back == state
+    assert back.to_json() == state.to_json()
+    new = AgentContext().with_state(back)
+    assert new.export_state() == state
+    assert AgentContext().with_state(state) == new
+    binary = [
+        item
+        for message in new.message_history
+        for part in message.parts
+        if isinstance(content := getattr(part, 'content', None), list)
+        for item in content  # type: ignore
+        if isinstance(item, BinaryContent)
+    ]
+    assert binary and all(item.data == PNG and item.media_type == 'image/png' for item in binary)
+
+
+def test_conversation_goes_on_in_another_context_as_it_would_have_in_its_own() -> None:
+    context = waiting()
+    other = AgentContext().with_state(ResumableState.from_json(context.export_state().to_json()))
+    outputs: list[list[str]] = []
+    for each in context, other:
+        each.answers.approvals['danger-1-0'] = True
+        result = agent.run_sync(deps=each, message_history=each.message_history, deferred_tool_results=each.answers)
+        each.record(result)
+        outputs.append(sorted(part for part in result.output.split(' | ') if not part.startswith('Binary')))  # type: ignore
+        assert (each.pending, each.answers) == (None, DeferredToolResults())
+        assert each.toolset_states == {'mine': {'todo': {'items': ['milk', 'eggs', 'tea']}}}
+    assert outputs[0] == outputs[1]
+    assert {"did {'x': [1]}", 'milk,eggs', 'milk,eggs,tea'} < set(outputs[0])
+
+
+@pytest.mark.parametrize(
+    'answers',
+    [
+        DeferredToolResults(approvals={'a': True, 'b': False}),
+        DeferredToolResults(approvals={'a': ToolDenied('Not that.'), 'b': ToolApproved(override_args={'x': [1]})}),
+        DeferredToolResults(calls={'a': 'text', 'b': {'x': [1]}, 'c': None, 'd': ModelRetry('again'), 'e': 3}),
+        DeferredToolResults(calls={'a': ToolReturn('x', content='y', metadata={'z': 1})}),
+        DeferredToolResults(approvals={'a': True}, metadata={'a': {'by': 'Ada'}}),
+    ],
+)
+def test_answers_come_back_equal(answers: DeferredToolResults) -> None:
+    context = AgentContext(answers=answers)
+    assert AgentContext().with_state(ResumableState.from_json(context.export_state().to_json())) == context
+
+
+def test_what_has_no_answer_yet_is_known_after_a_restart() -> None:
+    pending = DeferredToolRequests(
+        calls=[ToolCallPart('job', {'n': 1}, 'c1'), ToolCallPart('job', '{"n": 2}', 'c2')],
+        approvals=[ToolCallPart('danger', {}, 'a1'), ToolCallPart('danger', {}, 'a2')],
+        metadata={'a2': {'why': 'x'}},
+    )
+    context = AgentContext(pending=pending, answers=DeferredToolResults(approvals={'a1': False}, calls={'c2': 5}))
+    new = AgentContext().with_state(ResumableState.from_json(context.export_state().to_json()))
+    assert new.pending == pending
+    left = new.unanswered()
+    assert ([c.tool_call_id for c in left.calls], [c.tool_call_id for c in left.approvals]) == (['c1'], ['a2'])
+    assert left.metadata == {'a2': {'why': 'x'}}
+    assert AgentContext().unanswered() == DeferredToolRequests()
+
+
+def test_state_is_taken_over_as_a_copy() -> None:
+    state = waiting().export_state()
+    first, second = AgentContext().with_state(state), AgentContext().with_state(state)
+    first.need_user_approve_tools.clear()
+    first.message_history.clear()
+    first.toolset_states['mine']['todo'] = None
+    assert second == AgentContext().with_state(state) != first
+
+
+def test_state_that_json_cannot_express_is_refused_where_it_is_exported() -> None:
+    class Odd(Todo):
+        def export_state(self) -> Any:
+            return {'items': {1, 2}}
+
+    context = AgentContext()
+    odd = Agent(script(('todo', {'item': 'x'})), deps_type=AgentContext, toolsets=[Toolset(tools=[Odd])])
+    odd.run_sync('Go', deps=context)
+    with pytest.raises(ValidationError, match='todo'):
+        context.export_state()
+
+
+@pytest.mark.parametrize(
+    ('changes', 'message'),
+    [
+        (
+            {'version': 2, 'message_history': [{'kind': 'of another kind'}]},
+            'The state is of version 2, and this is `hookable_toolset` for version 1.',
+        ),
+        (
+            {'written_by': '99.1.0', 'message_history': [{'kind': 'of another kind'}]},
+            'The state was written with pydantic-ai 99.1.0, and .* Install 99.1.0 or a newer one.',
+        ),
+    ],
+)
+def test_state_of_a_newer_version_is_refused(changes: dict[str, Any], message: str) -> None:
+    state = ResumableState()
+    with pytest.raises(UserError, match=message):
+        ResumableState.from_json(json.dumps(json.loads(state.to_json()) | changes))
+    del changes['message_history']
+    with pytest.raises(UserError, match=message):
+        AgentContext().with_state(state.model_copy(update=changes))
+
+
+def test_state_of_an_older_release_is_read() -> None:
+    state = waiting().export_state()
+    assert re.fullmatch(r'\d+\.\d+\.\d+', state.written_by)
+    data = json.loads(state.to_json()) | {'written_by': '1.0.0'}
+    assert ResumableState.from_json(json.dumps(data)).message_history == state.message_history
