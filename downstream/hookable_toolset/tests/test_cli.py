@@ -9,10 +9,13 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
+import anyio
 import pytest
 
 from hookable_toolset import Session, SessionStore
@@ -126,6 +129,24 @@ def test_shell_ends_what_takes_too_long_and_all_that_it_started(
         time.sleep(0.02)
     else:
         pytest.fail('the command goes on')
+
+
+def test_shell_returns_only_after_what_took_too_long_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hookable_toolset.builtin import ShellTool
+
+    kill, killed = os.killpg, list[int]()
+
+    def kill_slowly(group: int, with_: int) -> None:
+        killed.append(group)
+        threading.Timer(0.3, kill, [group, with_]).start()  # as where the machine is busy
+
+    async def run() -> None:
+        with anyio.move_on_after(0.2):
+            await ShellTool(tmp_path).call(cast('Any', None), 'sleep 60')
+        assert killed and not alive(killed[0])
+
+    monkeypatch.setattr(os, 'killpg', kill_slowly)
+    anyio.run(run)
 
 
 def alive(process: int) -> bool:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 from pydantic_ai import ModelRetry, RunContext
 from pydantic_ai import messages as m
 from pydantic_ai.models.function import AgentInfo
@@ -110,7 +111,8 @@ class ShellTool(FolderTool):
         finally:
             with suppress(ProcessLookupError):  # All of it may have ended.
                 os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            with anyio.CancelScope(shield=True):  # When its time is over, all else in here is cancelled.
+                await process.wait()
         return f'{output.decode(errors="replace")[-20_000:]}[exit code {process.returncode}]'
 
 
