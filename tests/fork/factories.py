@@ -41,11 +41,6 @@ class Makes:
         assert ctx == 'default'
         return self.make()
 
-    def with_any(self, *args: Any, **kwargs: Any) -> Any:
-        assert not args
-        assert not kwargs
-        return self.make()
-
     def with_more(self, more: str, ctx: RunContext[Any], *, option: str, unused: None = None) -> Any:
         assert (more, option) == ('more', 'option')
         assert isinstance(ctx, RunContext)
@@ -83,7 +78,6 @@ WITHOUT_CONTEXT: dict[str, Callable[[Make], Any]] = {
     'async function': lambda make: Makes(make).async_method,
     'bound method': lambda make: Makes(make).method,
     'callable with defaults': lambda make: Makes(make).with_defaults,
-    'callable with any arguments': lambda make: Makes(make).with_any,
     'callable instance': Callable0,
     'async callable instance': AsyncCallable0,
     'partial': lambda make: partial(Makes.method, Makes(make)),

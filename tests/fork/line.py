@@ -7,8 +7,10 @@ import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from anyio import ClosedResourceError
 from pydantic_ai import AbstractToolset, Agent, RetryPromptPart, RunContext, ToolDefinition, WrapperToolset
 from pydantic_ai.toolsets._dynamic import DynamicToolset as DynamicToolset  # noqa: PLC0414 (an explicit re-export)
@@ -22,6 +24,13 @@ CANCELLED = (asyncio.CancelledError,) if HAS_FOR_RUN else (asyncio.CancelledErro
 EVENTS_KEEP_CONTEXT = not HAS_FOR_RUN
 """Whether what `run_stream_events` raises is still in the context that it was raised in. 2.x raises it anew while it handles
 the end of the stream, which takes that context's place."""
+
+NAMES_HANDLERS = HAS_FOR_RUN
+"""Whether the error for calls that are left over, where they can't be returned, names the handler."""
+
+LEAVES_OVER_WHAT_ASKS_TOO_OFTEN = HAS_FOR_RUN
+"""Whether a call that is deferred again once its retries are used up is left over, as an approved call that is deferred again is
+in any case on the base of 2.x. On 1.x it ends the run with an error."""
 
 HAS_CAPABILITIES = HAS_FOR_RUN
 """Whether agents have capabilities, and sessions with realtime models."""
@@ -190,6 +199,19 @@ async def stream_events(
 def content_of_result(event: Any) -> Any:
     """Return what the tool answered with, of the event that it did."""
     return event.part.content if HAS_FOR_RUN else event.result.content
+
+
+CONTEXT_VARIABLES = {'RELAYS', '_load_window'} if HAS_FOR_RUN else set[str]()
+"""The context variables of the base's toolsets."""
+
+
+def options_with_run_id(run_id: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return the options of a run that gets this ID. 1.x knows no such option, so there all runs of the test get it."""
+    if HAS_FOR_RUN:
+        return {'run_id': run_id}
+    ids = SimpleNamespace(uuid4=lambda: run_id)
+    monkeypatch.setattr(import_module('pydantic_ai._agent_graph'), 'uuid', ids)
+    return {}
 
 
 def retry_prompt(content: str) -> Any:

@@ -23,7 +23,7 @@ from .factories import (
     Made,
     given_to,
 )
-from .line import HAS_FOR_RUN, STAYS_ENTERED, WRAPPERS, HandWrittenBase
+from .line import HAS_FOR_RUN, STAYS_ENTERED, WRAPPERS
 from .toolsets import METHODS, HandWritten, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -142,29 +142,11 @@ class Declares(WrapperToolset[Any]):
         return type(self)(self.wrapped.copy())
 
 
-class Silent(HandWrittenBase):
-    """A wrapper written straight on `AbstractToolset` that doesn't say that it's stateful."""
-
-    def __init__(self, inner: AbstractToolset[Any]):
-        self.inner = inner
-
-    @property
-    def id(self) -> str | None:
-        return None
-
-    __aenter__ = HandWritten.__aenter__
-    __aexit__ = HandWritten.__aexit__
-    get_tools = HandWritten.get_tools
-    call_tool = HandWritten.call_tool
-
-
 INSIDE: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
     **WRAPPERS,
-    'HandWritten': HandWritten,
-    'Silent': Silent,
     'CombinedToolset': lambda toolset: CombinedToolset([FunctionToolset[Any](), toolset]),
     'deeper': lambda toolset: CombinedToolset(
-        [Silent(CombinedToolset([toolset.prefixed('x'), Server('s', Journal())]))]
+        [CombinedToolset([toolset.prefixed('x'), Server('s', Journal())]).prefixed('y')]
     ),
     'Declares': Declares,
 }

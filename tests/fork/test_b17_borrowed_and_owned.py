@@ -9,10 +9,10 @@ from typing import Any
 
 import anyio
 import pytest
-from pydantic_ai import AbstractToolset, Agent, FunctionToolset, ModelMessage, ModelResponse, RunContext, ToolsetTool
+from pydantic_ai import AbstractToolset, Agent, FunctionToolset, ModelMessage, ModelResponse, RunContext
 from pydantic_ai.messages import TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from pydantic_ai.toolsets import CombinedToolset, per_run
+from pydantic_ai.toolsets import CombinedToolset
 from typing_extensions import Self
 
 from .delegation import (
@@ -414,20 +414,3 @@ async def test_b17_toolset_that_the_tool_entered_and_exited_by_hand_is_not_live(
         ('exit', 'child'),
     ]
     RUN.set('')
-
-
-async def test_b17_toolset_that_its_tool_has_entered_again_is_borrowed():
-    class Reconnecting(Session):
-        async def call_tool(
-            self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
-        ) -> list[str]:
-            async with self:
-                pass
-            return await super().call_tool(name, tool_args, ctx, tool)
-
-    journal = Journal()
-    made = per_run(lambda: Reconnecting('t', journal))
-    delegation = delegating(calling(['t']), options=lambda ctx: {'toolsets': ctx.for_sub_agent(made)})
-    await run_as('parent', calling(['t'], ['delegate'], toolsets=[made, delegation]))
-    toolset = called(journal, 'child')
-    assert [run for _, run in entries_and_exits(journal, toolset)] == ['parent'] * 4

@@ -312,7 +312,11 @@ async def test_b19_what_is_inside_of_an_answer_is_live_for_sub_agents_below(
     assert called(journal, 'grandchild').values == ['parent', 'child', 'grandchild']
 
 
-@places
+@pytest.mark.parametrize(
+    # A wrapper that's written straight on `AbstractToolset` can't be looked into
+    'place',
+    [place for name, place in PLACES.items() if name not in ('a wrapper that passes it on', 'many')],
+)
 async def test_b19_what_is_inside_of_a_shared_toolset_is_live_for_sub_agents(
     place: Callable[[AbstractToolset[Any]], AbstractToolset[Any]],
 ):

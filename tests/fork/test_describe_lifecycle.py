@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import FrozenInstanceError, asdict, dataclass
+from importlib import import_module
 from io import StringIO
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from pydantic_ai import AbstractToolset, Agent, RunContext, WrapperToolset
+from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, UserError, WrapperToolset
 from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.toolsets import (
     AgentToolset,
@@ -24,8 +26,8 @@ from pydantic_ai.toolsets import (
 from rich.console import Console
 from typing_extensions import Self
 
-from .line import WRAPPERS, FromBeforeForRun, content_of_result
-from .toolsets import HandWritten, Journal, Server, Session, run_as, scripted
+from .line import HAS_FOR_RUN, WRAPPERS, FromBeforeForRun, content_of_result, contributing
+from .toolsets import HandWritten, Journal, Server, Session, WithoutCopy, run_as, scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -86,13 +88,19 @@ SAFE: dict[str, tuple[Arrange, str]] = {
 """Toolsets of whose state the next run sees nothing, and the policy of the innermost one."""
 
 LEAKING: dict[str, Arrange] = {
-    'forgetful wrapper': lambda journal: Forgetful(Session('it', journal)),
-    'deep in a forgetful wrapper': lambda journal: Forgetful(CombinedToolset([Session('it', journal).prefixed('')])),
     'careless wrapper': lambda journal: Careless(Session('it', journal)),
     'second toolset': lambda journal: Fallback(Session('other', journal), fallback=Session('it', journal)),
-    'factory in a forgetful wrapper': lambda journal: Forgetful(per_run(lambda: Session('it', journal))),
 }
 """Toolsets of whose state the next run sees something, although it's declared."""
+
+REFUSED: dict[str, Arrange] = {
+    'forgetful wrapper': lambda journal: Forgetful(Session('it', journal)),
+    'deep in a forgetful wrapper': lambda journal: Forgetful(CombinedToolset([Session('it', journal).prefixed('')])),
+    'inside of a wrapper': lambda journal: Forgetful(Session('it', journal)).prefixed('a'),
+    'factory in a forgetful wrapper': lambda journal: Forgetful(per_run(lambda: Session('it', journal))),
+    'no copy': lambda journal: WithoutCopy('it', journal),
+}
+"""Toolsets that can't be given to an agent."""
 
 
 def all_of(description: LifecycleDescription) -> list[ToolsetLifecycle]:
@@ -171,11 +179,10 @@ async def test_describe_shared_on_purpose_is_seen_by_the_next_run_and_no_problem
     assert await sees_the_run_before(agent) is True
 
 
-@pytest.mark.parametrize('arrangement', [name for name in LEAKING if 'factory' not in name])
+@pytest.mark.parametrize('arrangement', LEAKING)
 async def test_describe_leaking_toolset_has_one_problem_and_leaks(arrangement: str):
     toolset = LEAKING[arrangement](Journal())
-    tool = '_it' if 'deep' in arrangement else 'it'
-    agent = Agent(scripted([tool]), toolsets=[toolset])
+    agent = Agent(scripted(['it']), toolsets=[toolset])
 
     description = describe_lifecycle(agent)
 
@@ -185,10 +192,18 @@ async def test_describe_leaking_toolset_has_one_problem_and_leaks(arrangement: s
     assert await sees_the_run_before(agent) is True
 
 
-def test_describe_factory_in_a_forgetful_wrapper_is_a_problem():
-    """Runs one after another get one each, but runs that overlap share it."""
-    [problem] = describe_lifecycle(Agent(toolsets=[LEAKING['factory in a forgetful wrapper'](Journal())])).problems
-    assert 'DynamicToolset is stateful, but Forgetful hands the same one to all runs.' in problem
+@pytest.mark.parametrize('arrangement', REFUSED)
+def test_describe_refused_toolset_has_the_problem_that_agents_raise(arrangement: str):
+    toolset = REFUSED[arrangement](Journal())
+    with pytest.raises(UserError) as raised:
+        Agent(toolsets=[toolset])
+
+    assert isinstance(toolset, AbstractToolset)
+    description = describe_lifecycle(toolset)
+
+    [refused] = [described for described in all_of(description) if described.policy == 'refused']
+    assert description.problems == list(refused.problems) == [str(raised.value)]
+    assert refused.entered_by == 'nobody'
 
 
 async def test_describe_copy_that_shares_a_container_is_a_problem_before_the_first_run():
@@ -233,7 +248,7 @@ async def test_describe_entered_by_agent_is_what_async_with_agent_enters():
 
     by_agent = {toolset.label for toolset in described if toolset.entered_by == 'agent'}
     assert entered == {'a', 'b', 'e'}
-    assert by_agent == {"the agent's own function tools", "Server 'a'", "Server 'b'", "SharedToolset(Session 'e')"}
+    assert by_agent == {"the agent's own function tools", "Server 'a'", "Server 'b'", "Session 'e'"}
 
 
 async def test_describe_sub_agent_borrows_what_it_was_said_to_borrow():
@@ -287,7 +302,7 @@ async def test_describe_run_shows_what_a_factory_made():
 
 
 def test_describe_data_survives_json_and_cannot_be_changed():
-    description = describe_lifecycle(Agent(name='support', toolsets=[Forgetful(Session('it', Journal()))]))
+    description = describe_lifecycle(Agent(name='support', toolsets=[Careless(Session('it', Journal()))]))
 
     data = json.loads(json.dumps(asdict(description)))
 
@@ -299,7 +314,7 @@ def test_describe_data_survives_json_and_cannot_be_changed():
 
 def test_describe_text_and_rich_say_the_same():
     description = describe_lifecycle(
-        Agent(name='[red]', toolsets=[Session('[bold]', Journal()).prefixed('a'), Forgetful(Session('it', Journal()))])
+        Agent(name='[red]', toolsets=[Session('[bold]', Journal()).prefixed('a'), Careless(Session('it', Journal()))])
     )
     out = StringIO()
     Console(file=out, width=500).print(description)
@@ -334,3 +349,160 @@ def test_describe_without_rich_is_plain_text():
         '    entered by `async with agent:` and by each run; a sub-agent shares it',
         'No problem found. What is shared by all runs must not hold the state of one.',
     ]
+
+
+class Holding(Server):
+    """A toolset that isn't stateful and holds containers, one of which it shares on purpose."""
+
+    shared_attributes = frozenset({'fail'})
+
+    def __init__(self, name: str, journal: Journal):
+        super().__init__(name, journal)
+        self.cache: dict[str, str] = {}
+        self.names = ('a', 'b')
+
+
+def test_describe_shared_toolset_says_which_mutable_containers_it_holds():
+    [described] = describe_lifecycle(Holding('it', Journal())).toolsets
+    assert (described.policy, described.why) == ('shared', 'holds list `values`, dict `cache`; not declared stateful')
+    assert described.problems == ()
+
+
+async def test_describe_shared_tool_function_says_which_mutable_containers_its_closure_holds():
+    n: list[str] = []
+    limit = 5
+
+    def it(value: str) -> list[str]:
+        n.append(value)
+        return n[:limit]
+
+    def logged(value: str) -> list[str]:
+        return it(value)
+
+    toolset = FunctionToolset[Any]([it, logged], metadata={'a': 1})
+    agent = Agent(scripted(['it']), toolsets=[toolset])
+
+    assert last(describe_lifecycle(agent)).why == 'holds list `n` of tool `it`; not declared stateful'
+    assert (
+        last(describe_lifecycle(FunctionToolset([logged]))).why
+        == 'holds list `n` of tool `logged`; not declared stateful'
+    )
+    assert last(describe_lifecycle(FunctionToolset(metadata={'a': 1}))).why == 'not stateful'
+    assert await sees_the_run_before(agent) is True
+
+
+@pytest.mark.parametrize('deep', [False, True])
+async def test_describe_shared_factory_is_called_once_per_run(deep: bool):
+    made: list[Session] = []
+
+    def make() -> Session:
+        made.append(Session('it', Journal()))
+        return made[-1]
+
+    shared = per_run(make).shared()
+    agent = Agent(scripted(['it']), toolsets=[CombinedToolset([shared]) if deep else shared])
+
+    description = describe_lifecycle(agent)
+
+    assert description.problems == []
+    assert last(description).why == '`.shared()`; outside of a run factory `make`, called once per run'
+    assert last(description).entered_by == 'run'
+    assert await sees_the_run_before(agent) is False
+    assert len(made) == 2
+
+
+def test_describe_factory_of_any_kind_as_it_is_called():
+    class Taking(Session):
+        def __init__(self, ctx: RunContext[Any]):
+            super().__init__('taking', Journal())
+
+    def make_it(*args: Any) -> Session:
+        return Session('it', Journal())
+
+    agent = Agent(toolsets=[Mock(), Taking, make_it, lambda: Session('it', Journal())])
+
+    described = all_of(describe_lifecycle(agent))[1:]
+
+    assert {(toolset.policy, toolset.why) for toolset in described} == {
+        ('made per step', 'factory `Mock`, called with the run context'),
+        ('made per step', 'factory `Taking`, called with the run context'),
+        ('made per step', 'factory `make_it`, called with the run context'),
+        ('made per run', 'factory `<lambda>`, called once per run; what it returns is not copied'),
+    }
+
+
+needs_for_run = pytest.mark.skipif(not HAS_FOR_RUN, reason='The line has neither `for_run()` nor capabilities.')
+
+
+class OneForEach(Server):
+    """A toolset that decides by itself what a run gets."""
+
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return type(self)(self.name, self.journal)
+
+
+@needs_for_run
+@pytest.mark.parametrize('name', WRAPPERS)
+def test_describe_wrapper_around_own_for_run_says_the_same_as_what_is_inside(name: str):
+    [outer] = describe_lifecycle(WRAPPERS[name](OneForEach('it', Journal()))).toolsets
+    assert [outer.policy, *(inner.policy for inner in outer.inside)] == ['decided per run', 'decided per run']
+    assert outer.why == "contains OneForEach 'it', whose `for_run()` is called for each run"
+
+
+@needs_for_run
+async def test_describe_shared_own_for_run_is_what_it_returns():
+    agent = Agent(scripted(['it']), toolsets=[OneForEach('it', Journal()).shared()])
+    assert last(describe_lifecycle(agent)).why == (
+        '`.shared()`; outside of a run what `OneForEach.for_run()` returns for each run'
+    )
+    assert await sees_the_run_before(agent) is False
+
+
+@needs_for_run
+def test_describe_what_capabilities_contribute_in_one_entry_each():
+    given = [Session('a', Journal()), Server('b', Journal()).prefixed('x')]
+    capabilities: Any = {'capabilities': [contributing(toolset) for toolset in given]}
+    description = describe_lifecycle(Agent(name='support', **capabilities))
+
+    assert [(toolset.label, toolset.policy) for toolset in description.toolsets[1:]] == [
+        ("Session 'a'", 'copied'),
+        ("PrefixedToolset(Server 'b')", 'shared'),
+    ]
+    assert [toolset.why.split('; ')[-1] for toolset in description.toolsets[1:]] == [
+        'contributed by capability Contributing'
+    ] * 2
+    assert 'CapabilityOwnedToolset' not in str(description)
+
+
+@needs_for_run
+async def test_describe_capability_with_own_for_run_decides():
+    told: list[LifecycleDescription] = []
+    # `AbstractCapability` is there on some lines only
+    base: Any = type(contributing(None)).__mro__[1]
+
+    class Fresh(base):
+        def __init__(self) -> None:
+            self.toolset = Server('it', Journal())
+
+        async def for_run(self, ctx: RunContext[Any]) -> Any:
+            return type(self)()
+
+        def get_toolset(self) -> Any:
+            return self.toolset
+
+    capabilities: Any = {'capabilities': [Fresh()]}
+    agent = Agent(scripted(['it']), name='support', **capabilities)
+
+    described = last(describe_lifecycle(agent))
+    assert (described.policy, described.why) == (
+        'decided per run',
+        '`Fresh.for_run()`, called once per run; contributed by capability Fresh',
+    )
+    wrapper: Any = import_module('pydantic_ai.capabilities').WrapperCapability
+    wrapped: Any = {'capabilities': [wrapper(Fresh())]}
+    assert last(describe_lifecycle(Agent(**wrapped))).policy == 'decided per run'
+    assert await sees_the_run_before(agent) is False
+
+    agent.tool_plain(lambda value: told.append(describe_lifecycle(agent)), name='tell')
+    await run_as('three', agent, model=scripted(['tell']))
+    assert last(told[0]).why.endswith('; contributed by capability Fresh')

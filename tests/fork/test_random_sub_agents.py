@@ -409,8 +409,10 @@ class World(Faulty):
                 return Wired(original.toolset.prefixed(f'p{next(self.numbers)}'), 'plain', [original])
             case Shared(inner):
                 wired = self.wire(inner)
-                # What's shared by all runs is nothing that a factory makes for each
-                if not self.sharing or any(each.kind == 'factory' for each in wired.walk()):
+                # What's shared by all runs is nothing that a factory makes for each. A wrapper that's written straight on
+                # `AbstractToolset` can't be looked into.
+                left_out = any(each.kind == 'factory' or isinstance(each.toolset, Straight) for each in wired.walk())
+                if not self.sharing or left_out:
                     return wired
                 return Wired(wired.toolset.shared(), 'shared', [wired])
             case Wrap(kind, inner):

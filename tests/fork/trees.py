@@ -126,7 +126,14 @@ class WithState(AbstractToolset[Any]):
         self.name = name
         self.journal = journal
         self.original = self
+        self.template_of = self
         self.values: list[str] = []
+
+    def __copy__(self) -> Self:
+        """A run has one copied that has what it works with inside already."""
+        template = object.__new__(type(self))
+        vars(template).update(vars(self))
+        return template
 
     def copy(self) -> Self:
         self.journal.instant('copy', self)
@@ -135,7 +142,7 @@ class WithState(AbstractToolset[Any]):
     def copy_around(self, inside: AbstractToolset[Any]) -> Self:
         copy = type(self)(inside, self.name, self.journal)  # pyright: ignore[reportCallIssue]
         copy.original = self.original
-        self.journal.note('copy', self, copy)
+        self.journal.note('copy', self.template_of, copy)
         return copy
 
     async def __aenter__(self) -> Self:

@@ -1,0 +1,212 @@
+"""B12: all that was a factory on the base is one, and a wrapper around a factory has its tools, whatever the wrapper forwards."""
+
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Optional, Union
+from unittest.mock import AsyncMock, MagicMock, Mock
+
+import pytest
+from pydantic_ai import AbstractToolset, Agent, RunContext, UserError, WrapperToolset
+from pydantic_ai.toolsets import CombinedToolset, per_run
+from typing_extensions import Self
+
+from .delegation import calling
+from .line import DynamicToolset
+from .toolsets import METHODS, Journal, Server, run_as
+
+pytestmark = pytest.mark.anyio
+
+
+def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function as a decorator does that doesn't know `functools.wraps`."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+def decorated_async(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Do the same with an async function around it."""
+
+    async def call(*args: Any) -> Any:
+        return function(*args)
+
+    return call
+
+
+class OfContext(Server):
+    """A toolset class that takes the run context."""
+
+    journal: Journal
+
+    def __init__(self, ctx: RunContext[Journal]):
+        assert isinstance(ctx, RunContext)
+        super().__init__('t', ctx.deps)
+
+
+class OfAnything(OfContext):
+    """One that doesn't say what it takes."""
+
+    def __init__(self, ctx):  # pyright: ignore[reportMissingParameterType]
+        super().__init__(ctx)  # pyright: ignore[reportUnknownArgumentType]
+
+
+class OfOptionalContext(OfContext):
+    """One that doesn't need it, but says what it is."""
+
+    def __init__(self, ctx: RunContext[Journal] = None):  # pyright: ignore[reportArgumentType]
+        super().__init__(ctx)
+
+
+class OfUnion(OfContext):
+    """One that says so in a union."""
+
+    def __init__(self, ctx: Optional[RunContext[Journal]] = None):  # noqa: UP045
+        assert ctx
+        super().__init__(ctx)
+
+
+class OfString(OfContext):
+    """One that says so in a string in a union."""
+
+    def __init__(self, ctx: Union['RunContext[Journal]', None] = None):  # noqa: UP007, UP037
+        assert ctx
+        super().__init__(ctx)
+
+
+class Callable1:
+    """Something that can be called with the context."""
+
+    def __call__(self, *args: Any) -> Any:
+        return make(*args)
+
+
+def make(ctx: RunContext[Journal]) -> AbstractToolset[Journal]:
+    """Make a toolset, as a factory of the base does."""
+    assert isinstance(ctx, RunContext)
+    return Server('t', ctx.deps)
+
+
+def optional(ctx: RunContext[Journal] = None) -> AbstractToolset[Journal]:  # pyright: ignore[reportArgumentType]
+    """Do the same, and say that the context isn't needed."""
+    return make(ctx)
+
+
+FACTORIES: dict[str, Any] = {
+    'decorated without wraps': decorated(make),
+    'decorated without wraps, async': decorated_async(make),
+    'a class with __call__ of anything': Callable1(),
+    'Mock': Mock(side_effect=make),
+    'MagicMock': MagicMock(side_effect=make),
+    'AsyncMock': AsyncMock(side_effect=make),
+    'a class of the context': OfContext,
+    'a class of anything': OfAnything,
+    'a class of an optional context': OfOptionalContext,
+    'a class of a union': OfUnion,
+    'a class of a union with a string': OfString,
+    'a function of an optional context': optional,
+}
+factories = pytest.mark.parametrize('factory', FACTORIES.values(), ids=FACTORIES)
+
+GIVEN: dict[str, Callable[[Any], Any]] = {
+    'itself': lambda factory: factory,
+    'per_run': per_run,
+    'DynamicToolset': DynamicToolset,
+    'wrapped': lambda factory: per_run(factory).renamed({}),
+}
+
+
+@factories
+@pytest.mark.parametrize('given', GIVEN.values(), ids=GIVEN)
+@pytest.mark.parametrize('method', ['run', 'run_stream'])
+async def test_b12_factory_of_the_base_is_called_with_the_context(factory: Any, given: Any, method: str):
+    journal = Journal()
+    await run_as('run', calling(['t'], toolsets=[given(factory)]), method, deps=journal)
+    assert [event.toolset.values for event in journal.of('call')] == [['run']]
+    assert journal.names('enter') == journal.names('exit')
+
+
+@factories
+async def test_b12_factory_of_the_base_is_taken_by_runs_and_override(factory: Any):
+    journal = Journal()
+    await run_as('run', calling(['t']), toolsets=[factory], deps=journal)
+    agent = calling(['t'])
+    with agent.override(toolsets=[factory]):
+        await run_as('override', agent, deps=journal)
+    assert [event.run for event in journal.of('call')] == ['run', 'override']
+
+
+async def test_b12_class_with_a_parameter_of_another_type_is_refused():
+    class OfUrl(Server):
+        def __init__(self, url: str):
+            raise NotImplementedError
+
+    class OfTwo(Server):
+        def __init__(self, ctx: RunContext[Any], url: str):
+            raise NotImplementedError
+
+    for cls in (OfUrl, OfTwo):
+        with pytest.raises(UserError, match=rf'toolsets\[0\].*{cls.__name__}'):
+            Agent(toolsets=[cls])  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+@pytest.mark.parametrize('per_run_step', [True, False])
+async def test_b12_function_of_a_dynamic_toolset_takes_the_context(per_run_step: bool):
+    """Whatever a toolset was given, code downstream calls `toolset_func(ctx)`."""
+    given: list[RunContext[Any]] = []
+    of_dynamic = DynamicToolset[Any](lambda: Server('t', Journal()), per_run_step=per_run_step)
+
+    class Asks(Server):
+        async def get_tools(self, ctx: RunContext[Any]) -> Any:
+            given.append(ctx)
+            assert isinstance(of_dynamic.toolset_func(ctx), Server)
+            assert isinstance(DynamicToolset(make).toolset_func(ctx), Server)
+            return await super().get_tools(ctx)
+
+    await calling(toolsets=[Asks('asks', Journal())]).run('go', deps=Journal())
+    assert given
+
+
+async def test_b12_function_of_a_dynamic_toolset_is_the_one_that_was_given():
+    assert DynamicToolset(make).toolset_func is make
+
+
+class ForgetsEntry(WrapperToolset[Any]):
+    """A wrapper that doesn't forward entries."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+
+class ForgetsBoth(ForgetsEntry):
+    """One that doesn't forward exits either."""
+
+    async def __aexit__(self, *args: object) -> bool | None:
+        return None
+
+
+@pytest.mark.parametrize('wrapper', [ForgetsEntry, ForgetsBoth])
+@pytest.mark.parametrize('takes_context', [True, False])
+@pytest.mark.parametrize('method', METHODS)
+async def test_b12_wrapper_that_forwards_no_entry_has_the_tools_of_a_factory(
+    wrapper: type[ForgetsEntry], takes_context: bool, method: str
+):
+    journal = Journal()
+    factory = (lambda ctx: Server('t', journal)) if takes_context else (lambda: Server('t', journal))
+    for toolset in (wrapper(per_run(factory)), CombinedToolset([wrapper(per_run(factory))]).renamed({})):
+        journal.events.clear()
+        await run_as('run', calling(['t'], toolsets=[toolset]), method)
+        assert [event.toolset.values for event in journal.of('call')] == [['run']]
+
+
+@pytest.mark.parametrize('factory', [make, lambda: Server('t', Journal()), Server], ids=['context', 'none', 'class'])
+def test_b12_per_run_names_its_toolset(factory: Any):
+    if factory is Server:
+        factory = OfContext
+    assert per_run(factory, id='name').id == 'name'
+    assert per_run(factory).id is None

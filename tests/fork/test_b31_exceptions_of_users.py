@@ -1,0 +1,122 @@
+"""B31: exceptions that compare in a way of their own, and models whose exit returns true, change nothing for exits."""
+
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.toolsets import CombinedToolset
+
+from .line import HAS_FOR_RUN
+from .toolsets import METHODS, SUCCESS, Journal, Server, Session, scripted
+
+pytestmark = pytest.mark.anyio
+
+
+class Incomparable(Exception):
+    """An exception that can't be compared."""
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError('An exception was compared')
+
+
+class Equal(Exception):
+    """An exception that says it's every other one."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def contexts(error: BaseException) -> list[BaseException]:
+    found: list[BaseException] = []
+    context: BaseException | None = error
+    while context is not None:
+        assert not any(context is one for one in found)
+        found.append(context)
+        context = context.__context__
+    return found
+
+
+def has(errors: list[BaseException], error: BaseException) -> bool:
+    return any(one is error for one in errors)
+
+
+@pytest.mark.parametrize('method', METHODS)
+@pytest.mark.parametrize('kind', [Server, Session])
+@pytest.mark.parametrize('cls', [Incomparable, Equal])
+async def test_b31_exit_that_raises_what_compares_oddly_keeps_the_exception_of_the_run(
+    cls: type[Exception], kind: type[Server], method: str
+):
+    """All exits run, and what they raise is in the context of the last one, as when they raise anything else."""
+    journal = Journal()
+    first, second, of_run = cls('first'), cls('second'), cls('run')
+    toolsets = [kind('a', journal, fail={'exit': first}), kind('b', journal, fail={'exit': second}), kind('c', journal)]
+    agent = Agent(scripted(of_run), toolsets=[CombinedToolset(toolsets)])
+    with pytest.raises(cls) as raised:
+        await METHODS[method](agent)
+    assert journal.names('exit') == ['c', 'b', 'a']
+    for name in ('a', 'b', 'c'):
+        assert journal.exit_of(name)[1] is of_run
+    assert raised.value is first
+    if method != 'run_stream_events':
+        found = contexts(raised.value)
+        assert has(found, second)
+        assert has(found, of_run)
+
+
+@pytest.mark.parametrize('cls', [Incomparable, Equal])
+async def test_b31_exit_that_raises_what_is_in_the_context_already_makes_no_circle(cls: type[Exception]):
+    journal = Journal()
+    of_run = cls('run')
+    agent = Agent(scripted(of_run), toolsets=[Server('a', journal, fail={'exit': of_run}), Server('b', journal)])
+    with pytest.raises(cls) as raised:
+        await agent.run('go')
+    assert raised.value is of_run
+    contexts(raised.value)
+
+
+@pytest.mark.parametrize('cls', [Incomparable, Equal])
+async def test_b31_entry_that_raises_what_compares_oddly_exits_those_before(cls: type[Exception]):
+    journal = Journal()
+    error, of_exit = cls('entry'), cls('exit')
+    toolsets = [Server('a', journal, fail={'exit': of_exit}), Server('b', journal, fail={'enter': error})]
+    with pytest.raises(cls) as raised:
+        await Agent(scripted(), toolsets=toolsets).run('go')
+    assert raised.value is of_exit
+    assert has(contexts(raised.value), error)
+    assert journal.exit_of('a')[1] is error
+
+
+@pytest.mark.skipif(not HAS_FOR_RUN, reason='models of this line are not entered')
+@pytest.mark.parametrize('fails', [True, False])
+async def test_b31_model_whose_exit_returns_true_hides_nothing_from_toolsets(fails: bool):
+    """The model is exited as on the base; toolsets of `async with agent` see how the block ended."""
+    journal = Journal()
+    model: Any = scripted()
+
+    class Swallowing(type(model)):
+        async def __aexit__(self, *args: object) -> bool:
+            journal.note('model', self, *args)
+            return True
+
+    model.__class__ = Swallowing
+    agent = Agent(model, toolsets=[Server('t', journal)])
+    error = RuntimeError('The block failed')
+    try:
+        async with agent:
+            await agent.run('go')
+            if fails:
+                raise error
+    except RuntimeError as raised:
+        assert raised is error
+    exits = [event.got for event in journal.of('exit') if event.kind == 'exit']
+    assert (exits[-1][1] is error) if fails else exits[-1] == SUCCESS

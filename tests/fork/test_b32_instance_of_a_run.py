@@ -1,0 +1,83 @@
+"""B32: what a run works with in place of a toolset can be had in the run, by whoever drives it, and after it."""
+
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic_ai import FunctionToolset, RunContext, UserError
+from pydantic_ai.toolsets import CombinedToolset, per_run
+
+from .delegation import Notes, calling, delegating, fresh
+from .toolsets import Journal, Server, Session, run_as, scripted
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_b32_tool_driver_and_result_have_the_instance_of_their_run():
+    journal = Journal()
+    session, server = Session('t', journal), Server('s', journal)
+    found: list[Any] = []
+
+    async def look(ctx: RunContext[Any], value: str) -> None:
+        found.append(ctx.instance_of(session))
+        assert ctx.instance_of(server) is server
+
+    agent = calling(['t'], ['look'], toolsets=[CombinedToolset([session, server])], tools=[look])
+    async with agent.iter('go') as agent_run:
+        during = agent_run.instance_of(session)
+        async for _ in agent_run:
+            pass
+    assert agent_run.result is not None
+    assert found == [during]
+    assert agent_run.result.instance_of(session) is during
+    assert isinstance(during, Session)
+    assert during is not session
+    assert (during.values, session.values) == ([''], [])
+    assert journal.lifecycle == ['+t', '+s', '-s', '-t']
+
+
+async def test_b32_runs_at_once_have_their_own():
+    session = Session('t', Journal())
+    agent = calling(['t'], toolsets=[session])
+    results = await asyncio.gather(*(agent.run('go') for _ in range(20)))
+    assert len({id(result.instance_of(session)) for result in results}) == 20
+
+
+async def test_b32_sub_agent_has_what_it_works_with():
+    """Its own, or what it has borrowed from the parent."""
+    for answer in (None, fresh):
+        journal = Journal()
+        notes = Notes('t', journal, answer=answer)
+        found: dict[str, Any] = {}
+
+        def look(ctx: RunContext[Any], value: str) -> None:
+            found[value] = ctx.instance_of(notes)  # noqa: B023
+
+        child = calling(['look'], toolsets=[notes], tools=[look])
+        parent = calling(['look'], ['delegate'], toolsets=[notes, delegating(child)], tools=[look])
+        await run_as('parent', parent)
+        assert (found['child'] is found['parent']) is (answer is None)
+
+
+async def test_b32_what_the_run_was_not_given_is_refused_with_the_name_of_the_agent():
+    other, made = Session('other', Journal()), per_run(lambda: FunctionToolset[Any]())
+    result = await calling(toolsets=[made], name='boss').run('go')
+    assert type(result.instance_of(made)) is type(made)
+    for toolset in (other, Server('server', Journal())):
+        with pytest.raises(UserError) as caught:
+            result.instance_of(toolset)
+        assert "'boss'" in str(caught.value)
+        assert toolset.label in str(caught.value)
+
+
+async def test_b32_original_of_an_override_is_known_too():
+    session = Session('t', Journal())
+    agent = calling(['t'])
+    with agent.override(toolsets=[session], model=scripted(['t'])):
+        result = await agent.run('go')
+    assert result.instance_of(session).values == ['']

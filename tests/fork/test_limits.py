@@ -1,0 +1,227 @@
+"""What the core must not do, whatever it achieves: touch classes, keep tables of toolsets and runs, or keep locks."""
+
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import pkgutil
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from contextvars import ContextVar
+from importlib import import_module
+from types import FunctionType, ModuleType
+from typing import Any
+
+import anyio
+import pydantic_ai
+import pytest
+from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, toolsets
+from pydantic_ai.toolsets import CombinedToolset, per_run
+
+from .delegation import Notes, calling, delegating
+from .line import CONTEXT_VARIABLES, DynamicToolset
+from .toolsets import Journal, Server, Session, run_as
+
+pytestmark = pytest.mark.anyio
+
+METHODS = ['__aenter__', '__aexit__', 'get_tools', 'call_tool', 'copy', 'for_sub_agent', 'for_run', 'for_run_step']
+
+
+def modules() -> Iterator[ModuleType]:
+    """Import the modules of the toolsets."""
+    for found in pkgutil.walk_packages(toolsets.__path__, f'{toolsets.__name__}.'):
+        try:
+            yield import_module(found.name)
+        except ImportError:
+            # What needs a package that isn't installed
+            continue
+
+
+def loaded() -> list[ModuleType]:
+    return [module for name, module in sorted(sys.modules.items()) if name.split('.')[0] == pydantic_ai.__name__]
+
+
+def test_limits_subclassing_a_toolset_runs_no_code():
+    ours = [cls for cls in AbstractToolset.__mro__ if cls.__module__.startswith('pydantic_ai')]
+    assert ours
+    assert not any('__init_subclass__' in vars(cls) for cls in ours)
+
+
+async def test_limits_methods_of_users_classes_stay_the_same_functions():
+    class Mine(Notes):
+        async def __aenter__(self) -> Any:
+            return await super().__aenter__()
+
+        async def __aexit__(self, *args: object) -> bool | None:
+            return await super().__aexit__(*args)
+
+        def copy(self) -> Any:
+            return super().copy()
+
+        def for_sub_agent(self, ctx: RunContext[Any]) -> Any:
+            return super().for_sub_agent(ctx)
+
+    classes = [Mine, Notes, Session, Server]
+    before = [dict(vars(cls)) for cls in classes]
+    assert all(
+        isinstance(value, FunctionType) and value.__module__ == cls.__module__
+        for cls in classes
+        for name, value in vars(cls).items()
+        if name in METHODS
+    )
+    notes = Mine('t', Journal())
+    child = calling(['t'], toolsets=[notes])
+    await run_as('parent', calling(['t'], ['delegate'], toolsets=[notes, notes.prefixed('x'), delegating(child)]))
+    for cls, methods in zip(classes, before, strict=True):
+        assert {name: vars(cls).get(name) for name in methods} == methods
+
+
+def test_limits_toolsets_have_no_new_context_variable():
+    found = {name for module in modules() for name, value in vars(module).items() if isinstance(value, ContextVar)}
+    assert found <= CONTEXT_VARIABLES
+
+
+WEAK = (weakref.WeakValueDictionary, weakref.WeakKeyDictionary)
+
+
+def test_limits_toolsets_have_no_weak_table():
+    found = {
+        (module.__name__, name)
+        for module in modules()
+        for name, value in vars(module).items()
+        if isinstance(value, WEAK)
+    }
+    assert found == set()
+
+
+async def test_limits_no_module_knows_toolsets_and_runs_that_are_live():
+    """What a module knows is what one can reach from its variables without going through classes, functions and modules."""
+    journal = Journal()
+    held: list[str] = []
+
+    class Looks(Session):
+        async def call_tool(self, *args: Any) -> Any:
+            held.extend(toolsets_known_to_modules())
+            return await super().call_tool(*args)
+
+    looks = Looks('t', journal)
+    child = calling(['t'], toolsets=[looks], name='child')
+    parent = calling(
+        ['t'], ['delegate'], ['t'], toolsets=[looks, per_run(lambda: Session('u', journal)), delegating(child)]
+    )
+    await run_as('parent', parent)
+    assert len(journal.of('call')) == 3
+    assert held == []
+
+
+CONTAINERS = (dict, list, set, tuple, deque, weakref.WeakSet, *WEAK)
+
+
+def toolsets_known_to_modules() -> list[str]:
+    """Find the toolsets and what belongs to runs in the containers of modules."""
+    found: list[str] = []
+    for module in loaded():
+        for name, value in list(vars(module).items()):
+            if name.startswith('__') or not isinstance(value, CONTAINERS):
+                continue
+            queue, seen = [value], set[int]()
+            while queue:
+                item = queue.pop()
+                if id(item) in seen or len(seen) > 10_000:
+                    continue
+                seen.add(id(item))
+                if isinstance(item, weakref.ref):
+                    item = item()
+                if isinstance(item, (AbstractToolset, RunContext, Agent)) or 'RunToolsets' in type(item).__name__:
+                    found.append(f'{module.__name__}.{name}')
+                elif isinstance(item, (weakref.WeakSet, *WEAK)):
+                    queue.extend(list(item.values()) if isinstance(item, weakref.WeakValueDictionary) else list(item))
+                    queue.extend(list(item.values()) if isinstance(item, weakref.WeakKeyDictionary) else [])
+                elif isinstance(item, dict):
+                    queue.extend([*item.keys(), *item.values()])
+                elif isinstance(item, (list, set, tuple, deque)):
+                    queue.extend(item)
+    return found
+
+
+async def test_limits_modules_keep_nothing_of_runs_that_have_ended():
+    def sizes() -> dict[tuple[str, str], int]:
+        return {
+            (module.__name__, name): len(value)
+            for module in loaded()
+            for name, value in list(vars(module).items())
+            if isinstance(value, CONTAINERS) and not name.startswith('__')
+        }
+
+    async def runs() -> None:
+        notes = Notes('t', journal)
+        child = calling(['t'], toolsets=[notes.shared(), per_run(lambda: Session('u', journal))])
+        await run_as('parent', calling(['t'], ['delegate'], toolsets=[notes, delegating(child)]))
+
+    journal = Journal()
+    await runs()
+    gc.collect()
+    before = sizes()
+    for _ in range(5):
+        await runs()
+    assert {key: size for key, size in sizes().items() if size != before.get(key, size)} == {}
+
+
+LOCKS = (asyncio.Lock, asyncio.Event, asyncio.Condition, asyncio.Semaphore, anyio.Lock, type(threading.Lock()))
+
+
+async def test_limits_toolsets_that_an_agent_keeps_hold_no_lock():
+    """A lock of an event loop can't be waited for in another one, and that's where a toolset may be used next."""
+    journal = Journal()
+    notes = Notes('t', journal)
+    dynamic = DynamicToolset[Any](lambda ctx: Session('u', journal))
+    given = [
+        notes,
+        notes.shared(),
+        CombinedToolset([notes.prefixed('x')]),
+        dynamic,
+        dynamic.shared().prefixed('y'),
+        per_run(lambda: Session('v', journal)),
+        per_run(lambda: Session('w', journal)).shared(),
+    ]
+    agent = calling(['t'], toolsets=[])
+    for toolset in given:
+        with agent.override(toolsets=[toolset]):
+            await asyncio.gather(*(agent.run('go', model='test') for _ in range(3)))
+    queue: list[Any] = [*given]
+    seen: set[int] = set()
+    while queue:
+        item = queue.pop()
+        if id(item) in seen or item is journal:
+            continue
+        seen.add(id(item))
+        assert not isinstance(item, LOCKS)
+        if isinstance(item, dict):
+            queue.extend(item.values())
+        elif isinstance(item, (list, tuple, set)):
+            queue.extend(item)
+        elif isinstance(item, AbstractToolset) or type(item).__module__.startswith('pydantic_ai.toolsets'):
+            queue.extend(vars(item).values())
+
+
+async def test_limits_toolsets_that_an_agent_keeps_are_not_changed_by_runs():
+    journal = Journal()
+    notes = Notes('t', journal)
+    given: list[AbstractToolset[Any]] = [
+        notes,
+        notes.prefixed('x'),
+        CombinedToolset([notes.shared().prefixed('y')]),
+        per_run(lambda: Session('v', journal)),
+        per_run(lambda: Session('w', journal)).shared(),
+        FunctionToolset[Any](),
+    ]
+    before = [dict(vars(toolset)) for toolset in given]
+    for _ in range(2):
+        await calling(['t'], toolsets=given).run('go')
+    assert [dict(vars(toolset)) for toolset in given] == before
