@@ -87,12 +87,12 @@ class HandWrittenBase(AbstractToolset[Any]):
     if HAS_FOR_RUN:
 
         async def for_run(self: Any, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-            return self._around(await self.inner.for_run(ctx))
+            return self._wrapping(await self.inner.for_run(ctx))
 
         async def for_run_step(self: Any, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-            return self._around(await self.inner.for_run_step(ctx))
+            return self._wrapping(await self.inner.for_run_step(ctx))
 
-        def _around(self: Any, inner: AbstractToolset[Any]) -> AbstractToolset[Any]:
+        def _wrapping(self: Any, inner: AbstractToolset[Any]) -> AbstractToolset[Any]:
             return self if inner is self.inner else type(self)(inner)
 
 

@@ -52,8 +52,8 @@ class OfContext(Server):
 class OfAnything(OfContext):
     """One that doesn't say what it takes."""
 
-    def __init__(self, ctx):  # pyright: ignore[reportMissingParameterType]
-        super().__init__(ctx)  # pyright: ignore[reportUnknownArgumentType]
+    def __init__(self, ctx):
+        super().__init__(ctx)
 
 
 class OfOptionalContext(OfContext):

@@ -109,9 +109,9 @@ async def test_b13_toolset_that_refers_to_a_template_does_not_use_it(method: str
     agent = calling(['u'], toolsets=[lambda: Refers('u', journal, template)])
 
     class Nested(Server):
-        async def call_tool(self, *args: Any) -> Any:
+        async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
             await run_as('inner', agent)
-            return await super().call_tool(*args)
+            return await super().call_tool(*args, **kwargs)
 
     outer = calling(['t', 'n'], toolsets=[lambda: template, Nested('n', journal)])
     await run_as('outer', outer, method)

@@ -103,7 +103,7 @@ async def test_b31_model_whose_exit_returns_true_hides_nothing_from_toolsets(fai
     journal = Journal()
     model: Any = scripted()
 
-    class Swallowing(type(model)):
+    class Swallowing(type(model)):  # pyright: ignore[reportUntypedBaseClass]
         async def __aexit__(self, *args: object) -> bool:
             journal.note('model', self, *args)
             return True

@@ -109,7 +109,8 @@ async def test_b31_registered_class_is_a_toolset(method: str):
     duck = RegisteredDuck()
     agent = calling(['duck'], toolsets=[duck])
     await run_as('run', agent, method)
-    with agent.override(toolsets=[duck]):
+    toolsets: Any = [duck]
+    with agent.override(toolsets=toolsets):
         await run_as('override', agent, method)
     assert duck.called == ['enter', 'call', 'exit'] * 2
 
@@ -306,7 +307,7 @@ class Entry:
     asked = 0
 
     @property
-    def __class__(self) -> Any:
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         Entry.asked += 1
         return Entry
 

@@ -194,11 +194,10 @@ async def test_describe_leaking_toolset_has_one_problem_and_leaks(arrangement: s
 
 @pytest.mark.parametrize('arrangement', REFUSED)
 def test_describe_refused_toolset_has_the_problem_that_agents_raise(arrangement: str):
-    toolset = REFUSED[arrangement](Journal())
+    toolset: Any = REFUSED[arrangement](Journal())
     with pytest.raises(UserError) as raised:
         Agent(toolsets=[toolset])
 
-    assert isinstance(toolset, AbstractToolset)
     description = describe_lifecycle(toolset)
 
     [refused] = [described for described in all_of(description) if described.policy == 'refused']
@@ -503,6 +502,9 @@ async def test_describe_capability_with_own_for_run_decides():
     assert last(describe_lifecycle(Agent(**wrapped))).policy == 'decided per run'
     assert await sees_the_run_before(agent) is False
 
-    agent.tool_plain(lambda value: told.append(describe_lifecycle(agent)), name='tell')
+    def tell(value: str) -> None:
+        told.append(describe_lifecycle(agent))
+
+    agent.tool_plain(name='tell')(tell)
     await run_as('three', agent, model=scripted(['tell']))
     assert last(told[0]).why.endswith('; contributed by capability Fresh')

@@ -106,9 +106,9 @@ async def test_limits_no_module_knows_toolsets_and_runs_that_are_live():
     held: list[str] = []
 
     class Looks(Session):
-        async def call_tool(self, *args: Any) -> Any:
+        async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
             held.extend(toolsets_known_to_modules())
-            return await super().call_tool(*args)
+            return await super().call_tool(*args, **kwargs)
 
     looks = Looks('t', journal)
     child = calling(['t'], toolsets=[looks], name='child')
