@@ -35,6 +35,9 @@ LINES = sorted(
 )
 
 UPSTREAM = 'https://pydantic.dev/docs/ai'
+GRAPH = {'pydantic_graph.basenode.End': 'nodes'}
+"""What docstrings refer to of upstream's other package, and the page of its API."""
+
 MISNAMED = {'pydantic_ai.output.DeferredToolRequests': 'pydantic_ai.tools.DeferredToolRequests'}
 """What the base's docstrings refer to by a name that isn't exported, and what they mean."""
 
@@ -167,7 +170,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             if url := _upstream_url(meant):
                 autorefs.register_url(path, url)
         files.append(File.generated(config, f'{line}/api/index.md', content=api_page(line, base, fork)))
-        KNOWN[line] = {path for paths in fork.paths.values() for path in paths} | MISNAMED.keys()
+        for path, page in GRAPH.items():
+            autorefs.register_url(path, f'{UPSTREAM}/api/pydantic_graph/{page}/#{path}')
+        KNOWN[line] = {path for paths in fork.paths.values() for path in paths} | MISNAMED.keys() | GRAPH.keys()
     return files
 
 
