@@ -73,11 +73,11 @@ def _failing_on(text: str) -> FunctionModel:
 
 
 async def test_p05_failed_agent_leaves_the_history_as_it_was() -> None:
-    async with Runtime([AgentSpec('one', model=_failing_on('bad'))]).create_scope(calling('one')) as scope:
+    async with Runtime([AgentSpec('one', model=_failing_on('wrong'))]).create_scope(calling('one')) as scope:
         await scope.run_turn('a')
         before = list(scope.runtime.frame.messages)
         with pytest.raises(ConnectionError):
-            await scope.run_turn('bad')
+            await scope.run_turn('wrong')
         assert scope.runtime.frame.messages == before
         assert await scope.run_turn('b') == '3: b'
 
@@ -85,11 +85,11 @@ async def test_p05_failed_agent_leaves_the_history_as_it_was() -> None:
 async def test_p05_agent_after_a_failed_one_has_the_history() -> None:
     async def main(ctx: RunContext[CallRuntime], input: str) -> Any:
         try:
-            return await ctx.deps.call_agent('one', f'{input} bad')
+            return await ctx.deps.call_agent('one', f'{input} wrong')
         except ConnectionError:
             return await ctx.deps.call_agent('one', input)
 
-    async with Runtime([AgentSpec('one', model=_failing_on('bad'))]).create_scope(entry(main)) as scope:
+    async with Runtime([AgentSpec('one', model=_failing_on('wrong'))]).create_scope(entry(main)) as scope:
         assert [await scope.run_turn('a'), await scope.run_turn('b')] == ['1: a', '3: b']
 
 
