@@ -23,27 +23,6 @@ with warnings.catch_warnings():
     warnings.simplefilter('ignore')
     import pydantic_ai
 
-# What a line that still has the earlier core doesn't do yet, and what it describes in other words.
-if not hasattr(pydantic_ai.RunContext, 'instance_of'):
-    collect_ignore = [
-        'test_b02_state_that_is_hidden.py',
-        'test_b07_copies_of_templates.py',
-        'test_b12_what_worked_on_the_base.py',
-        'test_b13_in_use_by_turns.py',
-        'test_b14_cancelled_at_any_step.py',
-        'test_b16_equal_run_ids.py',
-        'test_b18_handing_over_again.py',
-        'test_b18_shared_factories.py',
-        'test_b31_exceptions_of_users.py',
-        'test_b31_mocks_and_patches.py',
-        'test_b32_instance_of_a_run.py',
-        'test_b32_what_a_capability_makes.py',
-        'test_describe_lifecycle.py',
-        'test_limits.py',
-    ]
-else:
-    collect_ignore = ['test_describe_lifecycle_of_earlier_core.py']
-
 PROFILES = {
     # The same examples each time, few enough for a minute.
     'ci': settings(derandomize=True, max_examples=800, print_blob=True),

@@ -15,43 +15,43 @@ from anyio import ClosedResourceError
 from pydantic_ai import AbstractToolset, Agent, RetryPromptPart, RunContext, ToolDefinition, WrapperToolset
 from pydantic_ai.toolsets._dynamic import DynamicToolset as DynamicToolset  # noqa: PLC0414 (an explicit re-export)
 
-HAS_FOR_RUN = hasattr(AbstractToolset, 'for_run')
-"""Whether a toolset can answer with another instance for a run in `for_run()`, as on 2.x."""
+IS_2 = hasattr(AbstractToolset, 'for_run_step')
+"""Whether the line is one of 2.x. Of the hooks that toolsets have there, the fork of 1.x has `for_run()` only."""
 
-CANCELLED = (asyncio.CancelledError,) if HAS_FOR_RUN else (asyncio.CancelledError, ClosedResourceError)
+CANCELLED = (asyncio.CancelledError,) if IS_2 else (asyncio.CancelledError, ClosedResourceError)
 """What a cancelled run can end with. The graph that 1.x runs on turns the cancellation into an error of its own at some awaits."""
 
-EVENTS_KEEP_CONTEXT = not HAS_FOR_RUN
+EVENTS_KEEP_CONTEXT = not IS_2
 """Whether what `run_stream_events` raises is still in the context that it was raised in. 2.x raises it anew while it handles
 the end of the stream, which takes that context's place."""
 
-NAMES_HANDLERS = HAS_FOR_RUN
+NAMES_HANDLERS = IS_2
 """Whether the error for calls that are left over, where they can't be returned, names the handler."""
 
-LEAVES_OVER_WHAT_ASKS_TOO_OFTEN = HAS_FOR_RUN
+LEAVES_OVER_WHAT_ASKS_TOO_OFTEN = IS_2
 """Whether a call that is deferred again once its retries are used up is left over, as an approved call that is deferred again is
 in any case on the base of 2.x. On 1.x it ends the run with an error."""
 
-HAS_CAPABILITIES = HAS_FOR_RUN
+HAS_CAPABILITIES = IS_2
 """Whether agents have capabilities, and sessions with realtime models."""
 
 CapableAgent = cast(Any, Agent)
 """`Agent`, whose signature in 1.x knows of no capabilities."""
 
-FACTORIES_COME_FIRST = HAS_FOR_RUN
+FACTORIES_COME_FIRST = IS_2
 """Whether factories that are called once per run are called before the run enters a toolset, all at once, as on 2.x.
 1.x calls each when it's its turn to be entered, or at the first step if it takes the run context."""
 
-STEP_OF_PER_RUN = 0 if HAS_FOR_RUN else 1
+STEP_OF_PER_RUN = 0 if IS_2 else 1
 """The run step that `per_run()` calls functions of the run context at."""
 
-WAYS_TO_MAKE_DURABLE = ('capability', 'wrapper') if HAS_FOR_RUN else ('wrapper',)
+WAYS_TO_MAKE_DURABLE = ('capability', 'wrapper') if IS_2 else ('wrapper',)
 """How an agent is made for a durable engine: by a capability of the agent, or by an agent that wraps it, as 1.x has it only."""
 
-STAYS_ENTERED = HAS_FOR_RUN
+STAYS_ENTERED = IS_2
 """Whether a step's toolset is still entered while the next step's is made, and stays entered if that is the same."""
 
-TOOL_OPTIONS: dict[str, Any] = {'return_schema': {'type': 'array'}} if HAS_FOR_RUN else {}
+TOOL_OPTIONS: dict[str, Any] = {'return_schema': {'type': 'array'}} if IS_2 else {}
 """What the definition of a tool needs so that each wrapper of the line takes it."""
 
 
@@ -84,23 +84,22 @@ class HandWrittenBase(AbstractToolset[Any]):
 
     inner: AbstractToolset[Any]
 
-    if HAS_FOR_RUN:
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return self._wrapping(await self.inner.for_run(ctx))
 
-        async def for_run(self: Any, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-            return self._wrapping(await self.inner.for_run(ctx))
+    if IS_2:
 
         async def for_run_step(self: Any, ctx: RunContext[Any]) -> AbstractToolset[Any]:
             return self._wrapping(await self.inner.for_run_step(ctx))
 
-        def _wrapping(self: Any, inner: AbstractToolset[Any]) -> AbstractToolset[Any]:
-            return self if inner is self.inner else type(self)(inner)
+    def _wrapping(self: Any, inner: AbstractToolset[Any]) -> AbstractToolset[Any]:
+        return self if inner is self.inner else type(self)(inner)
 
 
 class FromBeforeForRun(AbstractToolset[Any]):
     """What a hand-written wrapper inherits that doesn't know of `for_run()`, as those from before it."""
 
-    if HAS_FOR_RUN:
-        for_run: Any = vars(AbstractToolset)['for_run']
+    for_run = AbstractToolset.for_run
 
 
 def _capability(name: str) -> Any:
@@ -109,14 +108,14 @@ def _capability(name: str) -> Any:
 
 def processing_history(process: Any) -> dict[str, Any]:
     """Return the options of an agent that has its messages processed: 2.x has capabilities for that, as for the next one."""
-    if HAS_FOR_RUN:
+    if IS_2:
         return {'capabilities': [_capability('ProcessHistory')(process)]}
     return {'history_processors': [process]}
 
 
 def preparing_tools(prepare: Any) -> dict[str, Any]:
     """Return the options of an agent that has its tools prepared."""
-    if HAS_FOR_RUN:
+    if IS_2:
         return {'capabilities': [_capability('PrepareTools')(prepare)]}
     return {'prepare_tools': prepare}
 
@@ -173,12 +172,12 @@ async def realtime_session(agent: Agent[Any, Any], *tool_calls: str, **options: 
 
 def named_factory(factory: Callable[[RunContext[Any]], AbstractToolset[Any]], name: str) -> Any:
     """Make what stands in `toolsets` for a function of the run context: the durability capabilities of 2.x want it to have an ID."""
-    return cast(Any, DynamicToolset)(factory, id=name) if HAS_FOR_RUN else factory
+    return cast(Any, DynamicToolset)(factory, id=name) if IS_2 else factory
 
 
 def run_in_sync_tool(agent: Any, **options: Any) -> Any:
     """Run an agent to its end in the thread of a sync tool, where 2.x refuses `run_sync()`."""
-    if HAS_FOR_RUN:
+    if IS_2:
         return asyncio.run(agent.run('go', **options)).output
     return agent.run_sync('go', **options).output
 
@@ -198,16 +197,16 @@ async def stream_events(
 
 def content_of_result(event: Any) -> Any:
     """Return what the tool answered with, of the event that it did."""
-    return event.part.content if HAS_FOR_RUN else event.result.content
+    return event.part.content if IS_2 else event.result.content
 
 
-CONTEXT_VARIABLES = {'RELAYS', '_load_window'} if HAS_FOR_RUN else set[str]()
+CONTEXT_VARIABLES = {'RELAYS', '_load_window'} if IS_2 else set[str]()
 """The context variables of the base's toolsets."""
 
 
 def options_with_run_id(run_id: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the options of a run that gets this ID. 1.x knows no such option, so there all runs of the test get it."""
-    if HAS_FOR_RUN:
+    if IS_2:
         return {'run_id': run_id}
     ids = SimpleNamespace(uuid4=lambda: run_id)
     monkeypatch.setattr(import_module('pydantic_ai._agent_graph'), 'uuid', ids)

@@ -15,7 +15,7 @@ from pydantic_ai.toolsets import CombinedToolset, PrefixedToolset
 from typing_extensions import Self
 
 from .declared import Plain
-from .line import HAS_FOR_RUN, WRAPPERS, DynamicToolset
+from .line import WRAPPERS, DynamicToolset
 from .toolsets import METHODS, HandWritten, Journal, Requests, Server, Session, WithoutCopy
 
 pytestmark = pytest.mark.anyio
@@ -294,7 +294,6 @@ async def test_b02_dynamic_toolset_is_accepted():
     assert (await agent.run('go')).output == 'done'
 
 
-@pytest.mark.skipif(not HAS_FOR_RUN, reason='this line has no `for_run()`')
 async def test_b02_toolset_with_for_run_instead_of_copy_is_accepted():
     class ForRun(Plain):
         stateful = True

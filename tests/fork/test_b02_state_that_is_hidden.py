@@ -13,7 +13,7 @@ from pydantic_ai import AbstractToolset, Agent, RunContext, UserError
 from pydantic_ai.toolsets import CombinedToolset
 
 from .delegation import calling
-from .line import HAS_CAPABILITIES, HAS_FOR_RUN, CapableAgent, FromBeforeForRun, contributing
+from .line import HAS_CAPABILITIES, CapableAgent, FromBeforeForRun, contributing
 from .toolsets import METHODS, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -93,7 +93,6 @@ async def test_b02_wrapper_that_is_stateful_and_copies_is_accepted(hold: Any):
     await run_as('run', calling(['holds'], toolsets=[Copies(hold(Session('t', Journal())))]))
 
 
-@pytest.mark.skipif(not HAS_FOR_RUN, reason='this line has no `for_run()`')
 async def test_b02_wrapper_with_for_run_of_its_own_is_accepted():
     class Makes(Server):
         def __init__(self, held: Any):

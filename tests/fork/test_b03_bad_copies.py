@@ -12,7 +12,7 @@ from pydantic_ai import AbstractToolset, Agent, CombinedToolset, WrapperToolset
 from pydantic_ai.exceptions import UserError
 from typing_extensions import Self
 
-from .line import HAS_FOR_RUN, WRAPPERS
+from .line import WRAPPERS, FromBeforeForRun
 from .toolsets import METHODS, HandWritten, Journal, Requests, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -67,7 +67,7 @@ class WrapperReturnsCoroutine(WrapperReturnsItself):
         return replace(self, log=[])
 
 
-class HandWrittenReturnsItself(HandWritten):
+class HandWrittenReturnsItself(FromBeforeForRun, HandWritten):
     def copy(self) -> Self:
         return self
 
@@ -142,14 +142,6 @@ class Forgetful(WrapperToolset[Any]):
         return replace(self, log=[])
 
 
-@pytest.mark.skipif(HAS_FOR_RUN, reason='what a wrapper forgets to copy is put into its copy by `for_run()`')
-async def test_b03_wrapper_copy_keeping_what_is_inside_ends_the_run():
-    journal = Journal()
-    error = await check(Forgetful(Session('inside', journal).prefixed('x')), journal)
-    assert 'self.wrapped.copy()' in error.message
-
-
-@pytest.mark.skipif(not HAS_FOR_RUN, reason='a wrapper has to copy what is inside')
 async def test_b03_wrapper_copy_keeping_what_is_inside_gets_its_copy():
     journal = Journal()
     agent = Agent(scripted(['t']), toolsets=[Forgetful(Session('t', journal))])
@@ -158,7 +150,6 @@ async def test_b03_wrapper_copy_keeping_what_is_inside_gets_its_copy():
     assert [event.toolset.values for event in journal.of('exit')] == [['a'], ['b']]
 
 
-@pytest.mark.skipif(HAS_FOR_RUN, reason='a wrapper that has to pass `for_run()` on is rebuilt by that')
 async def test_b03_hand_written_wrapper_copy_returning_itself_ends_the_run():
     journal = Journal()
     await check(HandWrittenReturnsItself(Session('inside', journal)), journal)

@@ -14,7 +14,6 @@ from pydantic_ai.toolsets import CombinedToolset
 from typing_extensions import Self
 
 from .delegation import called, calling
-from .line import HAS_FOR_RUN
 from .toolsets import HandWritten, Journal, Server, Session, run_as
 
 pytestmark = pytest.mark.anyio
@@ -96,7 +95,6 @@ async def test_b07_task_that_a_copy_starts_copies_anew_each_time():
     assert called(journal, 'run').values == ['run']
 
 
-@pytest.mark.skipif(not HAS_FOR_RUN, reason='this line has no `for_run()`')
 async def test_b07_task_that_for_run_starts_copies_anew_each_time():
     class Refilling(Server):
         async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:

@@ -43,7 +43,7 @@ from .factories import (
     check_one_per_run,
     given_to,
 )
-from .line import FACTORIES_COME_FIRST, HAS_FOR_RUN, STEP_OF_PER_RUN, WRAPPERS
+from .line import FACTORIES_COME_FIRST, IS_2, STEP_OF_PER_RUN, WRAPPERS
 from .toolsets import METHODS, SUCCESS, HandWritten, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -583,7 +583,7 @@ async def test_b12_what_was_made_is_exited_when_a_later_toolset_cannot_be_entere
 
 @pytest.mark.parametrize('place', PLACES)
 async def test_b12_nothing_is_made_or_entered_when_a_copy_is_refused(place: str):
-    """A line with `for_run()` calls factories while it copies, but doesn't enter what they make."""
+    """2.x calls factories while it copies, but doesn't enter what they make."""
 
     class ReturnsItself(Session):
         def copy(self) -> Self:
@@ -594,7 +594,7 @@ async def test_b12_nothing_is_made_or_entered_when_a_copy_is_refused(place: str)
     requests = Requests()
     with given_to(place, toolsets, requests.model) as run, pytest.raises(UserError):
         await run('a')
-    assert {event.kind for event in journal.events} <= ({'make'} if HAS_FOR_RUN else set())
+    assert {event.kind for event in journal.events} <= ({'make'} if IS_2 else set())
     assert requests.count == 0
 
 

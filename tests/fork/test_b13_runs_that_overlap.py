@@ -23,7 +23,7 @@ from .factories import (
     Made,
     given_to,
 )
-from .line import HAS_FOR_RUN, STAYS_ENTERED, WRAPPERS
+from .line import IS_2, STAYS_ENTERED, WRAPPERS
 from .toolsets import METHODS, HandWritten, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -238,17 +238,17 @@ async def test_b13_message_names_the_factory_and_the_toolset():
 
 @pytest.mark.parametrize('takes', ['nothing', 'context'])
 async def test_b13_same_per_run_toolset_in_a_run_that_overlaps_is_refused(takes: str):
-    """With `for_run()`, the run gets one of its own instead."""
+    """On 2.x, the run gets one of its own instead."""
     journal = Journal()
     make = Made(journal, Session)
     toolset = per_run(make if takes == 'nothing' else lambda ctx: make())
     agent = Agent(scripted(['t']), toolsets=[lambda: toolset])
     async with live(lambda: toolset):
-        with nullcontext() if HAS_FOR_RUN else pytest.raises(UserError, match='in use by an agent run already'):
+        with nullcontext() if IS_2 else pytest.raises(UserError, match='in use by an agent run already'):
             await run_as('a', agent)
     for name in 'bc':
         await run_as(name, agent)
-    entered = 4 if HAS_FOR_RUN else 3
+    entered = 4 if IS_2 else 3
     assert sorted(journal.lifecycle) == ['+t'] * entered + ['-t'] * entered
 
 

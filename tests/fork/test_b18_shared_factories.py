@@ -16,7 +16,7 @@ from pydantic_ai import AbstractToolset, Agent, RunContext
 from pydantic_ai.toolsets import CombinedToolset, per_run
 
 from .delegation import Notes, called, calling, calls, event_loop, happened, parent_of
-from .line import HAS_FOR_RUN, DynamicToolset
+from .line import DynamicToolset
 from .toolsets import METHODS, RUN, Journal, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -158,7 +158,6 @@ async def test_b18_shared_factory_without_a_toolset_has_no_tools():
         assert (await Agent(scripted(), toolsets=[factory.shared()]).run('go')).output == 'done'
 
 
-@pytest.mark.skipif(not HAS_FOR_RUN, reason='this line has no `for_run()`')
 @places
 @pytest.mark.parametrize('at_once', [False, True])
 async def test_b18_for_run_of_what_is_shared_is_called_in_each_run(place: Any, at_once: bool):

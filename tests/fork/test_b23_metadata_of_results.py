@@ -18,7 +18,7 @@ from pydantic_ai import (
 )
 
 from .approvals import OUTPUTS, Handler, Tools, agent_of, approve, calling, returned
-from .line import HAS_FOR_RUN
+from .line import IS_2
 from .toolsets import METHODS
 
 pytestmark = pytest.mark.anyio
@@ -105,7 +105,7 @@ async def test_b23_each_approval_has_metadata_of_its_own():
     assert notes.seen == {'order': [None, {'by': 'Ada'}, {'by': 'Grace'}]}
 
 
-@pytest.mark.parametrize('two_runs', [False] if HAS_FOR_RUN else [False, True])  # 2.x ignores it in two runs
+@pytest.mark.parametrize('two_runs', [False] if IS_2 else [False, True])  # 2.x ignores it in two runs
 @pytest.mark.parametrize('id_', ['nothing', 'look'])
 async def test_b23_metadata_for_what_was_not_asked_is_refused_by_id(two_runs: bool, id_: str):
     tools = Tools()

@@ -15,7 +15,7 @@ from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext
 from pydantic_ai.toolsets import CombinedToolset, WrapperToolset
 
 from .delegation import Notes, called, calling, calls, delegating, parent_of
-from .line import HAS_CAPABILITIES, HAS_FOR_RUN, WRAPPERS, CapableAgent, contributing
+from .line import HAS_CAPABILITIES, IS_2, WRAPPERS, CapableAgent, contributing
 from .toolsets import METHODS, HandWritten, Journal, Server, Session, run_as, scripted, tool_of
 
 pytestmark = pytest.mark.anyio
@@ -138,7 +138,7 @@ def mock_of(cls: type[Any]) -> Any:
     mock.get_instructions = AsyncMock(return_value=None)
     mock.apply = MagicMock(side_effect=lambda visitor: visitor(mock))
     mock.visit_and_replace = MagicMock(side_effect=lambda visitor: visitor(mock))
-    if HAS_FOR_RUN:
+    if IS_2:
         mock.for_run = AsyncMock(return_value=mock)
         mock.for_run_step = AsyncMock(return_value=mock)
         mock._collect_instruction_contributions = AsyncMock(return_value=[])

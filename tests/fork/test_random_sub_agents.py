@@ -33,6 +33,7 @@ from .trees import (
     Straight,
     check_balance,
     check_exits,
+    contexts_of,
     count_faults,
     model_of,
     run_to_the_end,
@@ -309,6 +310,8 @@ class World(Faulty):
     given: dict[str, list[Wired]] = field(default_factory=dict[str, 'list[Wired]'])
     """The toolsets of each run that was started."""
     outcomes: dict[str, BaseException | None] = field(default_factory=dict[str, 'BaseException | None'])
+    contexts: dict[str, list[BaseException]] = field(default_factory=dict[str, list[BaseException]])
+    """What had been raised before an outcome, when that was new."""
     """What each of them raised."""
     snapshots: dict[int, list[str]] = field(default_factory=dict[int, 'list[str]'])
     """The values that toolsets began with, by `id`."""
@@ -478,7 +481,7 @@ class World(Faulty):
             options = {} if ctx is None else {'toolsets': self.hand_over(run, ctx)}
             await run_to_the_end(self.agents[self.agent_of(run)], self.plans[run], self, options)
         except BaseException as error:
-            self.outcomes[run] = error
+            self.outcomes[run], self.contexts[run] = error, contexts_of(error)
             raise
         finally:
             RUN.reset(token)
@@ -652,7 +655,8 @@ class Contract:
 
     def share(self, run: str, wired: Wired) -> None:
         """Say that a run gets the live instance, or else the original itself (B18)."""
-        above = self.nearest(run, wired)
+        # A wrapper without state of its own is none that a run works with: it's what is inside that counts
+        above = None if wired.kind == 'plain' else self.nearest(run, wired)
         if above is not None or wired.kind == 'original':
             for each in wired.walk():
                 if above is None:
@@ -757,7 +761,10 @@ class Contract:
             elif run in enclosing(happened.run):
                 assert not exiting, f'{happened.run} went on after {run} had begun to exit its toolsets'
         made = self.made()
-        check_exits(events, self.world.outcomes[run], self.world.plans[run], lambda toolset: id(toolset) not in made)
+        world = self.world
+        check_exits(
+            events, world.outcomes[run], world.plans[run], lambda each: id(each) not in made, world.contexts.get(run)
+        )
 
     def check_values(self, run: str) -> None:
         """Check that the state of a run's own toolsets is from the run, those below it, and a snapshot only."""

@@ -31,7 +31,7 @@ from pydantic_ai.exceptions import UsageLimitExceeded
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from typing_extensions import Self
 
-from .line import CANCELLED, EVENTS_KEEP_CONTEXT, HAS_FOR_RUN, HandWrittenBase, stream_events
+from .line import CANCELLED, EVENTS_KEEP_CONTEXT, IS_2, HandWrittenBase, stream_events
 from .toolsets import RUN, SUCCESS, Event, Journal
 
 # What happens to it
@@ -202,11 +202,11 @@ class Straight(WithState, HandWrittenBase):
     def inside(self) -> AbstractToolset[Any]:
         return self.inner
 
-    if HAS_FOR_RUN:
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        self.journal.instant('copy', self)
+        return self.copy_around(await self.inner.for_run(ctx))
 
-        async def for_run(self: Any, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-            self.journal.instant('copy', self)
-            return self.copy_around(await self.inner.for_run(ctx))
+    if IS_2:
 
         async def for_run_step(self: Any, ctx: RunContext[Any]) -> AbstractToolset[Any]:
             self.inner = await self.inner.for_run_step(ctx)
@@ -319,7 +319,11 @@ def check_balance(
 
 
 def check_exits(  # noqa: C901 (one rule after another)
-    events: Sequence[Event], outcome: BaseException | None, plan: Plan, is_wired: Callable[[Any], bool]
+    events: Sequence[Event],
+    outcome: BaseException | None,
+    plan: Plan,
+    is_wired: Callable[[Any], bool],
+    contexts: Sequence[BaseException] | None = None,
 ) -> None:
     """Check what each exit got, and what the caller of the run got.
 
@@ -328,6 +332,8 @@ def check_exits(  # noqa: C901 (one rule after another)
         outcome: What the caller got.
         plan: What was planned.
         is_wired: Says whether a toolset is exited at the end of the run only, since no factory made it.
+        contexts: What had been raised before the outcome according to its contexts, if these have changed since: Python puts
+            another one in their place when the graph of an enclosing run of 1.x raises it out of an `ExceptionGroup`.
     """
     exits = [index for index, happened in enumerate(events) if happened.kind == 'exit']
     wired_exits = [index for index in exits if is_wired(events[index].toolset)]
@@ -397,7 +403,7 @@ def check_exits(  # noqa: C901 (one rule after another)
 
     if exit_faults:
         assert late or same(outcome, exit_faults[-1][1]), f'the caller got {outcome!r} and not {exit_faults[-1][1]!r}'
-        contexts = contexts_of(outcome)
+        contexts = contexts_of(outcome) if contexts is None else contexts
         for error in [primary, *(error for _, error in exit_faults)]:
             # Not one that is made anew on its way, or whose context is.
             lost = plan.method == 'run_stream_events' and not EVENTS_KEEP_CONTEXT

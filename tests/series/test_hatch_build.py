@@ -258,7 +258,7 @@ def test_metadata_is_the_base_s_own_but_for_version_caps_and_licence(
     for field in sorted({*found.keys(), *own.keys()} - {'Version', 'License-File', 'Requires-Dist'}):
         assert (field, found.get_all(field)) == (field, own.get_all(field))
     assert found.get_payload() == own.get_payload()
-    assert found.get_all('Version') == ['1.26.0+lifecycle.2']
+    assert found.get_all('Version') == ['1.26.0+lifecycle.3']
     assert found.get_all('License-File') == ['LICENSE', 'LICENSE.lifecycle']
     assert found.get_all('Requires-Dist') == [capped(text) for text in own.get_all('Requires-Dist', [])]
     assert 'opentelemetry-api<1.44,>=1.28.0' in found.get_all('Requires-Dist', [])
