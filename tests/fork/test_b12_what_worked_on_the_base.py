@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Optional, Union
+from typing import Any, Optional, Union, cast
 from unittest.mock import AsyncMock, MagicMock, Mock
 
 import pytest
@@ -150,16 +150,17 @@ async def test_b12_class_with_a_parameter_of_another_type_is_refused():
         def __init__(self, ctx: RunContext[Any], url: str):
             raise NotImplementedError
 
-    for cls in (OfUrl, OfTwo):
+    classes: list[Any] = [OfUrl, OfTwo]
+    for cls in classes:
         with pytest.raises(UserError, match=rf'toolsets\[0\].*{cls.__name__}'):
-            Agent(toolsets=[cls])  # pyright: ignore[reportArgumentType, reportCallIssue]
+            Agent(toolsets=[cls])
 
 
 @pytest.mark.parametrize('per_run_step', [True, False])
 async def test_b12_function_of_a_dynamic_toolset_takes_the_context(per_run_step: bool):
     """Whatever a toolset was given, code downstream calls `toolset_func(ctx)`."""
     given: list[RunContext[Any]] = []
-    of_dynamic = DynamicToolset[Any](lambda: Server('t', Journal()), per_run_step=per_run_step)
+    of_dynamic = cast(Any, DynamicToolset)(lambda: Server('t', Journal()), per_run_step=per_run_step)
 
     class Asks(Server):
         async def get_tools(self, ctx: RunContext[Any]) -> Any:
