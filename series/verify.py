@@ -19,6 +19,7 @@ from series.base import Report, base_repository, clone
 from series.environments import line_python, make_environment, overrides
 from series.errors import Fault, PatchError, VerifyError
 from series.extract import patched_digest
+from series.findings import new_findings
 from series.folders import lock, scratch
 from series.git import Git
 from series.line import Line
@@ -62,10 +63,11 @@ def upstream_environment(line: Line) -> Path:
 def verify(line: Line, report: Report, environment: Callable[[Line], Path] = upstream_environment) -> list[Verified]:
     """Apply a series to the base, in a folder that is thrown away, and check it after every patch.
 
-    Checked are the message, the paths, that `pydantic_ai` is imported, the tests that the patch adds or changes and the
-    examples of the pages and docstrings that it touches; after the last patch those of all patches; and that an extract
-    would change nothing. A patch that doesn't need all patches before it is checked once more on those that it needs, and
-    each that it needs must be missed when it isn't there. The tree and the patches stay as they are.
+    Checked are the message, the paths, that `ruff` with upstream's settings finds nothing in them that it doesn't find
+    before the patch, that `pydantic_ai` is imported, the tests that the patch adds or changes and the examples of the pages
+    and docstrings that it touches; after the last patch those of all patches; and that an extract would change nothing. A
+    patch that doesn't need all patches before it is checked once more on those that it needs, and each that it needs must be
+    missed when it isn't there. The tree and the patches stay as they are.
 
     Args:
         line: The line.
@@ -246,6 +248,11 @@ class _Check:
     faults: list[Fault] = field(default_factory=list[Fault])
     tests: int = 0
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is about what the patch itself carries, on all patches before it."""
+        return not self.where and self.unneeded is None and not self.last
+
 
 class _Stack:
     """Makes commits of some of the patches, each of them once.
@@ -282,7 +289,9 @@ class _Run:
     certificates: Path
 
     def run(self, check: _Check) -> None:
-        """Import the package, and run the tests and examples, as far as they are there."""
+        """Ask ruff, import the package, and run the tests and examples, as far as they are there."""
+        if check.plain:
+            self._lint(check)
         self.git.run('checkout', '--quiet', '--detach', check.commit)
         # With the compiled files of the last commit: two can have the same size and second, which is all that these are
         # checked by.
@@ -299,6 +308,11 @@ class _Run:
                 f'It needs no `{check.unneeded.name}`, without which it applies and its tests pass, but names it in `Needs:`.'
             )
             check.faults = [] if check.faults else [fault]
+
+    def _lint(self, check: _Check) -> None:
+        if found := new_findings(self.git, check.commit, check.paths):
+            problem = "`ruff` with upstream's settings finds in it what it doesn't find without it."
+            check.faults.append(Fault(problem, '\n'.join(map(str, found))))
 
     def _import_package(self, check: _Check) -> bool:
         done = self._python('-c', f'import pathlib, {PACKAGE}; print(pathlib.Path({PACKAGE}.__file__).resolve())')

@@ -356,3 +356,27 @@ def test_verify_of_a_patch_that_fails_after_all_others_does_not_say_what_it_fail
     wrong = {**TITLE, 'tests/test_title.py': str(TITLE['tests/test_title.py']).replace("== 'AI'", "== 'BI'")}
     write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT), (MESSAGE.format('Add a title'), wrong))
     assert faults(line) == ['The tests in `tests/test_title.py` fail after it.']
+
+
+def test_verify_of_a_patch_in_which_ruff_finds_more_names_place_and_rule(line: Line, user: User) -> None:
+    test = f'{SUBTRACT["tests/test_subtract.py"]}    x = 1\n'
+    write(line, user, (MESSAGE.format('Add `subtract()`'), {**SUBTRACT, 'tests/test_subtract.py': test}))
+    with pytest.raises(VerifyError) as error:
+        check(line)
+    (found,) = error.value.faults[line.show(line.patches[0])]
+    assert found.problem == "`ruff` with upstream's settings finds in it what it doesn't find without it."
+    assert found.words == 'tests/test_subtract.py:6: F841 Local variable `x` is assigned to but never used'
+
+
+def test_verify_blames_a_patch_for_no_finding_of_the_one_before(line: Line, user: User) -> None:
+    test = f'{SUBTRACT["tests/test_subtract.py"]}    x = 1\n'
+    write(
+        line,
+        user,
+        (MESSAGE.format('Add `subtract()`'), {**SUBTRACT, 'tests/test_subtract.py': test}),
+        (MESSAGE.format('Test `subtract()` more'), {'tests/test_subtract.py': f'"""Tests."""\n\n{test}'}),
+    )
+    with pytest.raises(VerifyError) as error:
+        check(line)
+    blamed = [patch for patch, found in error.value.faults.items() for fault in found if '`ruff`' in fault.problem]
+    assert blamed == [line.show(line.patches[0])]
