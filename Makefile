@@ -67,6 +67,10 @@ release: $(READY) ## build the wheels of all lines twice, and write them with di
 rebase: $(READY) ## start a new line from LINE for the release ONTO=…; then ARGS=--continue, --skip or --abort
 	@$(TOOL) -m series rebase $(LINE) $(addprefix --onto=,$(ONTO)) $(ARGS)
 
+.PHONY: carry
+carry: $(READY) ## bring the fixups in the tree of LINE to that of the other line; then ARGS=--continue, --skip or --abort
+	@$(TOOL) -m series carry $(LINE) $(ARGS)
+
 .PHONY: review
 review: $(READY) ## show what changed in the series since the revision REV=… of this repository (default: HEAD)
 	@$(TOOL) -m series review $(LINE) $(REV) $(ARGS)

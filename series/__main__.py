@@ -18,10 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 from pydantic_ai_slim.hatch_build import ForkError
+from series import tree
 from series.apply import apply
 from series.base import Report
 from series.branch import branch
 from series.build import build
+from series.carry import Carried, abort_carry, carry, continue_carry, other_line
 from series.errors import DifferenceError, RebaseError, ReviewError, SeriesError
 from series.extract import extract
 from series.line import Line, find_line, find_lines, line_names
@@ -147,6 +149,37 @@ def _rebased(rebased: Rebased, report: Report) -> str:
     )
     listed = [f'- {entry}' for entry in (*counts, *rebased.notes, locks)]
     return '\n'.join([f'`{made[0]}` holds the new line; its tree is `{line.show(line.tree)}`.', *listed, todo])
+
+
+def _carry(options: Namespace, report: Report) -> str:
+    root = Path.cwd()
+    if options.abort:
+        line = abort_carry(root, options.to)
+        return f'The carry is given up; `{line.show(line.tree)}` is as it was.'
+    if options.go_on or options.skip:
+        return _carried(continue_carry(root, options.to, report, skip=options.skip))
+    line = _line(options)
+    return _carried(carry(line, other_line(root, line, options.to), report))
+
+
+def _carried(carried: Carried) -> str:
+    line = carried.line
+    folder = line.show(line.tree)
+    listed = [
+        f'- {subject}{what}'
+        for subjects, what in (
+            (carried.carried, ''),
+            (carried.contained, ' (nothing of it was missing)'),
+            (carried.skipped, ' (skipped)'),
+            (carried.foreign, ' (left out, since there is no such patch)'),
+        )
+        for subject in subjects
+    ]
+    todo = (
+        f'Melt them into their patches with `git -C {folder} rebase --interactive --autosquash {tree.BASE}`, and run '
+        f'`{line.make("extract")}`.'
+    )
+    return '\n'.join([f'The fixups in `{folder}`:', *listed, *([todo] if carried.carried else [])])
 
 
 def _review(options: Namespace, report: Report) -> str:
@@ -276,12 +309,23 @@ def _add_rebase(parser: ArgumentParser) -> None:
         type=date.fromisoformat,
         help='the day of that release, for an index that does not tell',
     )
+    _add_stops(parser, 'patch', 'remove all that the rebase has made')
+
+
+def _add_carry(parser: ArgumentParser) -> None:
+    _add_line(parser)
+    parser.add_argument('--to', metavar='LINE', help='the line that gets the change; the other one if there are two')
+    _add_stops(parser, 'fixup', 'put the tree back to where it was')
+
+
+def _add_stops(parser: ArgumentParser, what: str, abort: str) -> None:
+    """Add the options of a verb that stops at a conflict."""
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
-        '--continue', dest='go_on', action='store_true', help='go on after the patch that waits was resolved'
+        '--continue', dest='go_on', action='store_true', help=f'go on after the {what} that waits was resolved'
     )
-    instead.add_argument('--skip', action='store_true', help='go on without the patch that waits')
-    instead.add_argument('--abort', action='store_true', help='remove all that the rebase has made')
+    instead.add_argument('--skip', action='store_true', help=f'go on without the {what} that waits')
+    instead.add_argument('--abort', action='store_true', help=abort)
 
 
 def _add_review(parser: ArgumentParser) -> None:
@@ -343,6 +387,7 @@ _VERBS = {
         'build the wheels of all lines twice, and write a release to `dist/release`', _release, _add_nothing
     ),
     'rebase': _Verb('start a new line from this one, for another release of upstream', _rebase, _add_rebase),
+    'carry': _Verb("bring the fixups in a line's tree to that of another line", _carry, _add_carry),
     'review': _Verb('show what changed in the series since a revision of this repository', _review, _add_review),
     'status': _Verb('say whether each patch still applies to the newest upstream release', _status, _add_status),
     'branch': _Verb('put a patch, with what it needs, on a branch of your clone of upstream', _branch, _add_branch),

@@ -109,6 +109,10 @@ class RebaseError(SeriesError):
     """A new line that can't be started, or that isn't finished."""
 
 
+class CarryError(SeriesError):
+    """A change that can't be carried to another line, or a carry that isn't finished."""
+
+
 class ReviewError(SeriesError):
     """A revision that holds no series to compare with."""
 

@@ -19,7 +19,7 @@ from series.errors import BusyError
 _PLACES = ('build', 'build/cache', 'patches', 'dist')
 """Where verbs work in folders that they throw away, since what they make is renamed from there."""
 
-_SCRATCH = re.compile(r'\.(apply|base|build|extract|locks|rebase|release|review|status|verify)-.+')
+_SCRATCH = re.compile(r'\.(apply|base|build|carry|extract|locks|rebase|release|review|status|verify)-.+')
 
 _RESTORE = 'restore'
 """The file in such a folder with the place that the folder `old` beside it is from, while nothing is there."""

@@ -29,6 +29,7 @@ positional arguments:
     release   build the wheels of all lines twice, and write a release to
               `dist/release`
     rebase    start a new line from this one, for another release of upstream
+    carry     bring the fixups in a line's tree to that of another line
     review    show what changed in the series since a revision of this
               repository
     status    say whether each patch still applies to the newest upstream
