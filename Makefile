@@ -75,6 +75,10 @@ carry: $(READY) ## bring the fixups in the tree of LINE to that of the other lin
 review: $(READY) ## show what changed in the series since the revision REV=… of this repository (default: HEAD)
 	@$(TOOL) -m series review $(LINE) $(REV) $(ARGS)
 
+.PHONY: sizes
+sizes: $(READY) ## write how many lines each patch adds, and how many of them all lines share, to docs/decisions.md
+	@$(TOOL) -m series sizes
+
 .PHONY: status
 status: $(READY) ## say whether each patch still applies to the newest upstream release
 	@$(TOOL) -m series status $(LINE) $(ARGS)

@@ -34,6 +34,7 @@ from series.merge import Outcome
 from series.rebase import Rebased, abort_rebase, continue_rebase, rebase
 from series.release import release
 from series.review import compare, review
+from series.sizes import PAGE, write_sizes
 from series.status import Status, status
 from series.verify import verify
 
@@ -199,6 +200,11 @@ def _review(options: Namespace, report: Report) -> str:
     else:
         found, since = review(line, revision or 'HEAD', report, colour=colour), f'in `{revision or "HEAD"}`'
     return found or f'The series on {line.name} is the same as {since}.'
+
+
+def _sizes(options: Namespace, report: Report) -> str:
+    page = PAGE.as_posix()
+    return f'Wrote the table of sizes to `{page}`.' if write_sizes(Path.cwd()) else f'`{page}` has these sizes already.'
 
 
 def _status(options: Namespace, report: Report) -> str:
@@ -389,6 +395,7 @@ _VERBS = {
     'rebase': _Verb('start a new line from this one, for another release of upstream', _rebase, _add_rebase),
     'carry': _Verb("bring the fixups in a line's tree to that of another line", _carry, _add_carry),
     'review': _Verb('show what changed in the series since a revision of this repository', _review, _add_review),
+    'sizes': _Verb('write how many lines each patch adds, and how many are common, to the docs', _sizes, _add_nothing),
     'status': _Verb('say whether each patch still applies to the newest upstream release', _status, _add_status),
     'branch': _Verb('put a patch, with what it needs, on a branch of your clone of upstream', _branch, _add_branch),
     'matrix': _Verb("run upstream's own tests on base and fork, side by side", _matrix, _add_matrix),

@@ -117,6 +117,10 @@ class ReviewError(SeriesError):
     """A revision that holds no series to compare with."""
 
 
+class SizesError(SeriesError):
+    """A page without a place for the table of sizes."""
+
+
 class LockError(SeriesError):
     """Requirements that uv finds no releases for."""
 

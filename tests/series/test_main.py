@@ -32,6 +32,8 @@ positional arguments:
     carry     bring the fixups in a line's tree to that of another line
     review    show what changed in the series since a revision of this
               repository
+    sizes     write how many lines each patch adds, and how many are common,
+              to the docs
     status    say whether each patch still applies to the newest upstream
               release
     branch    put a patch, with what it needs, on a branch of your clone of

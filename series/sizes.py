@@ -1,0 +1,112 @@
+"""Count what each patch adds to the package, and how much of that is the same text on all lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
+from series.errors import SizesError
+from series.folders import write
+from series.line import Line, find_lines
+from series.message import read_message
+
+PAGE = Path('docs') / 'decisions.md'
+"""The page that has the table."""
+
+_START, _END = '<!-- sizes:start -->', '<!-- sizes:end -->'
+
+_CODE = f'{UPSTREAM_FOLDER}/{PACKAGE}/'
+
+
+@dataclass(frozen=True)
+class Size:
+    """What the patches of a subject add to the package, on the lines that have it."""
+
+    subject: str
+    added: Mapping[str, Sequence[str]]
+    """The lines that each adds, by the name of the line that it is on."""
+
+    @property
+    def common(self) -> int | None:
+        """How many of them are the same on the newest two lines that have it, in the same order; `None` where only one has."""
+        if len(self.added) < 2:
+            return None
+        matcher = SequenceMatcher(None, *[*self.added.values()][-2:], autojunk=False)
+        return sum(block.size for block in matcher.get_matching_blocks())
+
+
+def sizes(lines: Sequence[Line]) -> list[Size]:
+    """Count the patches of lines, the oldest line first, in the order of the newest line; those that it doesn't have come last."""
+    found: dict[str, dict[str, Sequence[str]]] = {}
+    for line in reversed(lines):
+        for patch in line.patches:
+            found.setdefault(read_message(patch).subject, {})[line.name] = added_lines(patch)
+    return [
+        Size(subject, {line.name: added[line.name] for line in lines if line.name in added})
+        for subject, added in found.items()
+    ]
+
+
+def added_lines(patch: Path) -> list[str]:
+    """Return what a patch adds to the Python modules of the package: all lines, with empty ones, comments and docstrings."""
+    found: dict[str, list[str]] = {}
+    path, left = '', 0
+    for line in patch.read_bytes().decode('utf-8', 'replace').split('\n'):
+        if line.startswith('+++ ') and not left:
+            path = line.removeprefix('+++ b/').rstrip('\t')
+        elif place := re.match(r'@@ -\S+ \+\d+(?:,(\d+))? @@', line):
+            left = int(place[1] or 1)
+        elif left and line[:1] in ('+', ' '):
+            left -= 1
+            if line[0] == '+' and path.startswith(_CODE) and path.endswith('.py'):
+                found.setdefault(path, []).append(line[1:])
+    return [line for path in sorted(found) for line in found[path]]
+
+
+def share(found: Iterable[Size]) -> float:
+    """Return how much of what patches add to the newest two lines is on the other line too, from 0 to 1."""
+    both = [(size.common, [len(added) for added in size.added.values()][-2:]) for size in found]
+    same = sum(2 * common for common, _ in both if common is not None)
+    return same / max(1, sum(sum(counts) for common, counts in both if common is not None))
+
+
+def table(lines: Sequence[Line]) -> str:
+    """Return the table as Markdown, the newest line first."""
+    names = [line.name for line in reversed(lines)]
+    rows = [['patch', *names, 'common', 'share'], ['---', *['---:'] * (len(names) + 2)]]
+    found = sizes(lines)
+    for size in found:
+        counts = [str(len(size.added[name])) if name in size.added else '' for name in names]
+        common = '' if size.common is None else str(size.common)
+        # What adds nothing to either has nothing in common.
+        part = f'{share([size]):.0%}' if common and any(size.added.values()) else ''
+        rows.append([size.subject, *counts, common, part])
+    sums = [str(sum(len(size.added.get(name, ())) for size in found)) for name in names]
+    rows.append(['all', *sums, str(sum(size.common or 0 for size in found)), ''])
+    return ''.join(f'| {" | ".join(row)} |\n'.replace('|  |', '| |').replace('|  |', '| |') for row in rows)
+
+
+def write_sizes(root: Path) -> bool:
+    """Write the table into its page, and say whether that changed the page.
+
+    Raises:
+        SizesError: The page has no place for it.
+        NoLineError: There is no line.
+    """
+    page = root / PAGE
+    text = page.read_text('utf-8')
+    found = re.fullmatch(f'(.*{_START}\n).*(\n{_END}.*)', text, re.DOTALL)
+    if not found:
+        raise SizesError(
+            f'`{PAGE.as_posix()}` has no place for the table of sizes.',
+            f'Write the lines `{_START}` and `{_END}` where it is to be, then run `make sizes` again.',
+        )
+    changed = f'{found[1]}\n{table(find_lines(root))}{found[2]}'
+    if changed == text:
+        return False
+    write(page, changed)
+    return True

@@ -1,0 +1,103 @@
+"""The page on decisions says how large the patches are; and what it says of one text on both lines holds."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from series.git import environment
+from series.line import Line, find_lines
+from series.sizes import PAGE, share, sizes, table
+
+ROOT = Path(__file__).parents[2]
+LINES = find_lines(ROOT)
+
+LIFECYCLE = [
+    'Accept toolset classes and functions without parameters in `toolsets`',
+    'Add `stateful` and `copy()` to `AbstractToolset`',
+    'Give each run one instance of each toolset, and enter it once',
+    "Warn when a toolset's copy shares mutable state",
+    'Let toolsets say what sub-agents get of them',
+    'Give access to the instance that an agent run works with',
+    'Copy stateful toolsets in durable workflows',
+    'Add `describe_lifecycle()` to show what agent runs share',
+]
+"""The patches that are about where the state of toolsets lives, and not about a bug of one base, a handler or speed."""
+
+DIFFERS = {
+    # The seam: what the base of one line has and the other's hasn't, or has otherwise. All other modules go through it.
+    'toolsets/_for_run_hook.py',
+    # A run of pydantic_graph's graph, which 1.26.0 iterates over and 2.68.0 drives in another way, by private parts of each.
+    '_agent_graph_run.py',
+}
+"""The modules that patches of both lines add, and whose text has to differ."""
+
+ALONE = {
+    # Combinations and wrappers of 1.26.0 are rebuilt by their `visit_and_replace()`, whose calls the seam there makes.
+    'toolsets/_replace_inside.py',
+    # On 2.68.0 the handler is one of the capabilities, which 1.26.0 doesn't have.
+    '_deferred_tool_handler.py',
+    # What each base does with Prefect, it does in other modules.
+    'durable_exec/prefect/_agent_run.py',
+    'durable_exec/prefect/_utils.py',
+}
+"""The modules that the patches of one line only add."""
+
+
+def test_decisions_has_the_sizes_of_the_patches() -> None:
+    found = re.search('<!-- sizes:start -->\n(.*)\n<!-- sizes:end -->', (ROOT / PAGE).read_text('utf-8'), re.DOTALL)
+
+    assert found
+    assert found[1] == f'\n{table(LINES)}', '`make sizes` writes it'
+
+
+def test_lines_share_most_of_what_the_lifecycle_patches_add() -> None:
+    found = [size for size in sizes(LINES) if size.subject in LIFECYCLE]
+
+    assert sorted(size.subject for size in found) == sorted(LIFECYCLE)
+    assert all(size.common for size in found)
+    assert share(found) >= 0.85
+
+
+@pytest.fixture(scope='module')
+def modules(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+    """The modules that the patches of each line add to the package, as all patches leave them."""
+    return [new_modules(line, tmp_path_factory.mktemp('modules')) for line in LINES]
+
+
+def new_modules(line: Line, folder: Path) -> dict[str, str]:
+    """Apply those parts of patches that are about modules of the package which they add; this needs no base."""
+    package = 'pydantic_ai_slim/pydantic_ai'
+    texts = {patch: patch.read_text('utf-8') for patch in line.patches}
+    made = rf'^diff --git a/{package}/(\S+\.py) b/\S+\nnew file mode'
+    names = {name for text in texts.values() for name in re.findall(made, text, re.MULTILINE)}
+    for patch, text in texts.items():
+        touched = [name for name in sorted(names) if f' b/{package}/{name}\n' in text]
+        if touched:
+            apply_part(patch, [f'{package}/{name}' for name in touched], folder)
+    return {name: (folder / package / name).read_text('utf-8') for name in names}
+
+
+def apply_part(patch: Path, paths: Sequence[str], folder: Path) -> None:
+    chosen = [f'--include={path}' for path in paths]
+    # Outside of any repository, whose folder git would take the paths to be relative to
+    outside = environment() | {'GIT_CEILING_DIRECTORIES': str(folder.parent)}
+    subprocess.run(['git', 'apply', *chosen, str(patch)], cwd=folder, env=outside, check=True)
+
+
+def test_lines_have_new_modules_of_the_same_text(modules: list[dict[str, str]]) -> None:
+    older, newer = modules[-2:]
+    common = older.keys() & newer.keys()
+
+    assert {name for name in common if older[name] != newer[name]} == DIFFERS & common
+    assert len(common) > 10
+
+
+def test_lines_have_the_same_new_modules(modules: list[dict[str, str]]) -> None:
+    older, newer = modules[-2:]
+
+    assert older.keys() ^ newer.keys() == ALONE
