@@ -1,0 +1,96 @@
+"""What no patch of any line may add to the core: `tests/fork/test_limits.py` looks for the same in the built forks, while they run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from series.line import Line, find_lines
+from series.sizes import lines_by_module
+
+LINES = find_lines(Path(__file__).parents[2])
+
+CONTEXT_VARIABLES = {
+    # What `override()` has set, as for all else that it sets.
+    '_override_deferred_tool_handler': 'agent/__init__.py',
+    # Which run of a Prefect flow is current, from which the keys of its tasks are made.
+    'agent_run': 'durable_exec/prefect/_cache_policies.py',
+    'current_agent_run': 'durable_exec/prefect/_utils.py',
+    # The one for lifecycles, on 1.26.0: that of `get_current_run_context()`, which the base of 2.68.0 has.
+    '_CURRENT_RUN_CONTEXT': '_run_context.py',
+}
+"""The context variables that patches add, with their modules."""
+
+TABLES = {
+    # The schemas of tool functions, by their code.
+    '_reusable_schemas': '_function_schema.py',
+    # Classes, so that each is warned about once.
+    '_classes_warned_about': 'toolsets/_copying.py',
+}
+"""What modules keep and add to, which is no toolset and of no run."""
+
+EMPTY = r'\{\}|\[\]|(?:dict|list|set|deque|defaultdict|OrderedDict|Weak\w+)(?:\[.*\])?\('
+
+
+@pytest.fixture(params=LINES, ids=lambda line: line.name)
+def added(request: pytest.FixtureRequest) -> list[tuple[str, str]]:
+    """What the patches of a line add, unless a later one takes it away again: the module and the line."""
+    line: Line = request.param
+    found: list[tuple[str, str]] = []
+    for patch in line.patches:
+        for module, lines in lines_by_module(patch, '-').items():
+            for text in lines:
+                if (module, text) in found:
+                    found.remove((module, text))
+        found += [(module, text) for module, lines in lines_by_module(patch, '+').items() for text in lines]
+    return found
+
+
+def where(added: list[tuple[str, str]], pattern: str) -> Iterator[tuple[str, re.Match[str]]]:
+    """Yield the modules and the matches of lines that a pattern is found in, comments and docstrings left out."""
+    for module, text in added:
+        if '`' not in text and not text.lstrip().startswith('#') and (found := re.search(pattern, text)):
+            yield module, found
+
+
+def test_limits_no_class_is_touched(added: list[tuple[str, str]]) -> None:
+    touches = r'__init_subclass__|__subclasshook__|\bsetattr\(|\b(cls|type\(\w+\))\.\w+ = |\.__(class|dict|bases)__ = '
+    assert [(module, found.string) for module, found in where(added, touches)] == []
+
+
+def test_limits_context_variables_are_few(added: list[tuple[str, str]]) -> None:
+    found = {match[1]: module for module, match in where(added, r'(\w+): ContextVar\[')}
+    assert len(found) == len({*where_created(added, r'\bContextVar(\[.*\])?\(')})
+    assert found.items() <= CONTEXT_VARIABLES.items()
+
+
+def where_created(added: list[tuple[str, str]], pattern: str) -> list[str]:
+    return [f'{module}: {found.string}' for module, found in where(added, pattern)]
+
+
+def test_limits_no_module_keeps_a_table(added: list[tuple[str, str]]) -> None:
+    found = {match[1]: module for module, match in where(added, rf'^(\w+)(?:: .+)? = (?:{EMPTY})')}
+    assert found == {name: module for name, module in TABLES.items() if module in dict(added)}
+
+
+def test_limits_no_class_keeps_a_table(added: list[tuple[str, str]]) -> None:
+    found = [(module, match.string) for module, match in where(added, rf'^    (\w+)(?:: ClassVar.*)? = (?:{EMPTY})')]
+    assert [text for module, text in found if module.startswith('toolsets/') and 'ClassVar' in text] == []
+
+
+def test_limits_toolsets_find_nothing_by_run_id(added: list[tuple[str, str]]) -> None:
+    assert [entry for entry in where(added, r'\brun_id\b') if entry[0].startswith('toolsets/')] == []
+
+
+def test_limits_locks_belong_to_runs(added: list[tuple[str, str]]) -> None:
+    """A run's locks go with it. What an agent keeps outlives event loops."""
+    made = [
+        match.string.strip() for _, match in where(added, r'\b(R?Lock|Event|Condition|\w*Semaphore|CapacityLimiter)\(')
+    ]
+    assert made
+    assert [text for text in made if not re.match(r'async with (self|run)\.locks\.setdefault\(', text)] == []
+    keepers = [module for module, _ in where(added, r'^    locks: ')]
+    assert keepers == ['toolsets/_run_toolsets.py']
