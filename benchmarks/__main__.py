@@ -15,6 +15,7 @@ from rich.markdown import Markdown
 from rich.progress import Progress
 
 from benchmarks.files import draw, save
+from benchmarks.instructions import COUNTS, Counted, can_count, count
 from benchmarks.plan import LIFECYCLE, MEMORY, PEERS, PLANS, Point
 from benchmarks.report import Measured, write
 from benchmarks.sides import Place, prepare, prepare_peers, start
@@ -23,6 +24,7 @@ from series.errors import SeriesError
 from series.line import find_line
 
 ROOT = Path(__file__).parents[1]
+INSTRUCTIONS = 'instructions'
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument('line', metavar='LINE', nargs='?', help='an upstream release; the newest line if left out')
     parser.add_argument('--rounds', type=int, default=9, help='how often the sides take turns (default: 9)')
     parser.add_argument('--seconds', type=float, default=0.3, help='for how long in each round (default: 0.3)')
-    parser.add_argument('--only', metavar='PART', choices=PLANS, help=f'one of {", ".join(PLANS)}')
+    parser.add_argument(
+        '--only', metavar='PART', choices=[*PLANS, INSTRUCTIONS], help=f'one of {", ".join(PLANS)}, {INSTRUCTIONS}'
+    )
     parser.add_argument('--peers', action='store_true', help='measure other frameworks too')
     parser.add_argument('--lifecycle', type=int, default=LIFECYCLE, help='how many patches are the lifecycle')
     options = parser.parse_args(arguments)
@@ -42,11 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         line = find_line(ROOT, options.line)
         folder = ROOT / 'build' / 'bench' / line.name
-        plans = {options.only: PLANS[options.only]} if options.only else dict(PLANS)
+        plans = {part: plan for part, plan in PLANS.items() if options.only in (None, part)}
         plans |= {'peers': PEERS} if options.peers else {}
         groups = [(part, group) for part in plans for group in plans[part]]
         measured: dict[str, list[Measured]] = {part: [] for part in plans}
         failed: list[SeriesError] = []
+        counted: Counted = {}
         with Progress(console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task('Preparing', total=len(groups))
             sides = prepare(line, options.lifecycle) | (prepare_peers(line) if options.peers else {})
@@ -57,8 +62,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 except SeriesError as error:  # what was measured before it is still worth having
                     failed.append(error)
                 progress.advance(task)
+            if options.only in (None, INSTRUCTIONS) and can_count():
+                progress.update(task, description='counting instructions')
+                try:
+                    counted = count(COUNTS, sides)
+                except SeriesError as error:
+                    failed.append(error)
+        if options.only in (None, INSTRUCTIONS) and not can_count():
+            print(
+                '`valgrind` is not installed: no instructions are counted, and goals are judged by times.',
+                file=sys.stderr,
+            )
         save([one for of_part in measured.values() for one in of_part], folder)
-        report = write(line.name, platform.python_version(), measured)
+        report = write(line.name, platform.python_version(), measured, counted)
         console.print(Markdown(report))
         if failed:
             for error in failed:

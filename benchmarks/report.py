@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from statistics import median, quantiles
 
+from benchmarks.instructions import Counted
 from benchmarks.plan import MEMORY, Point
 
 
@@ -27,14 +29,57 @@ class Measured:
         return [median(mine) / median(its) for mine, its in pairs]
 
 
-_GOALS = {
-    '1.26.0': {'lifecycle': 1.02, 'run': 0.5, 'copy': 1.05, 'factory': 1.3, 'build': 0.1, 'memory': 0.9},
-    '2.68.0': {'lifecycle': 1.02, 'run': 0.6, 'copy': 1.05, 'factory': 1.3, 'build': 0.1, 'memory': 0.6},
+@dataclass(frozen=True)
+class Goals:
+    """What a line aims at: ratios to the base where nothing else is said."""
+
+    run: Mapping[int, float]
+    """For each number of tools."""
+    factory: Mapping[int, float]
+    """A run with a factory, for each number of tools, to the plain run of the fork that the goal was set for."""
+    run_then: Mapping[int, float]
+    """The instructions of that run."""
+    copy: float
+    """How many instructions a run with a copy may take more than a plain one."""
+    history: float
+    """A run after 1,000 turns."""
+    memory: float
+    lifecycle: float = 1.02
+    """A run with the patches that are about lifecycles only."""
+    build: float = 0.05
+    """Building agent and tools again."""
+
+
+GOALS = {
+    '1.26.0': Goals(
+        run={15: 0.34, 150: 0.37},
+        factory={15: 1.42, 150: 2.1},
+        run_then={15: 4.34e6, 150: 11.02e6},
+        copy=0.4e6,
+        history=0.5,
+        memory=0.72,
+    ),
+    '2.68.0': Goals(
+        run={15: 0.42, 150: 0.29},
+        factory={15: 1.22, 150: 1.4},
+        run_then={15: 14.18e6, 150: 36.13e6},
+        copy=1.0e6,
+        history=0.3,
+        memory=0.68,
+    ),
 }
+"""By the name of the line."""
 
 
-def write(line: str, python: str, measured: Mapping[str, Sequence[Measured]]) -> str:
-    """Write tables of what was measured, by the part of the plan that it belongs to, in Markdown."""
+def write(line: str, python: str, measured: Mapping[str, Sequence[Measured]], counted: Counted | None = None) -> str:
+    """Write tables in Markdown.
+
+    Args:
+        line: The name of the line.
+        python: The version of Python.
+        measured: What was measured, by the part of the plan that it belongs to.
+        counted: The instructions that were counted, if they could be. Goals are judged by them then.
+    """
     parts = [
         f'Line {line}, Python {python}. A ratio is the median of those of all rounds, with their middle half in brackets.'
     ]
@@ -45,12 +90,19 @@ def write(line: str, python: str, measured: Mapping[str, Sequence[Measured]]) ->
         size = {'tools': 'tools', 'memory': 'runs'}.get(title, 'size')
         rows = [f'| workload | {size} | base | fork | fork / base |', '| --- | ---: | ---: | ---: | ---: |']
         parts.append('\n'.join([*rows, *map(_row, of_part)]))
+    if counted:
+        rows = [
+            '| instructions of | size | base | lifecycle | fork | fork / base |',
+            '| --- | ---: | ---: | ---: | ---: | ---: |',
+        ]
+        parts.append('\n'.join([*rows, *starmap(_counted, counted.items())]))
     # The first of equal points is the one that others were measured in turn with.
     found: dict[tuple[str, int], Measured] = {}
     for one in (one for of_part in measured.values() for one in of_part):
         found.setdefault((one.point.workload, one.point.size), one)
-    if goals := list(_goals(line, found)):
-        parts.append('\n'.join(['| what | ratio | goal | |', '| --- | ---: | ---: | --- |', *goals]))
+    if (aims := GOALS.get(line)) and (goals := [*_goals(aims, found, counted), *_memory(aims, found)]):
+        rows = [f'| what, by {"instructions" if counted else "time"} | is | goal | |', '| --- | ---: | ---: | --- |']
+        parts.append('\n'.join([*rows, *goals]))
     return '\n\n'.join(parts) + '\n'
 
 
@@ -68,28 +120,58 @@ def _peer(one: Measured) -> str:
     return f'| {name} | {one.point.size} | {_milliseconds(one.median(side))} |'
 
 
-def _goals(line: str, found: Mapping[tuple[str, int], Measured]) -> Iterator[str]:
-    """Yield a row for each goal."""
-    goals = _GOALS.get(line, {})
+def _counted(of: tuple[str, int], sides: Mapping[str, float]) -> str:
+    values = [f'{sides[side] / 1e6:.2f} M' if side in sides else '' for side in ('base', 'lifecycle', 'fork')]
+    ratio = f'{sides["fork"] / sides["base"]:.3f}' if {'base', 'fork'} <= sides.keys() else ''
+    return f'| {of[0]} | {of[1]:,} | {" | ".join(values)} | {ratio} |'
+
+
+def _goals(goals: Goals, found: Mapping[tuple[str, int], Measured], counted: Counted | None) -> Iterator[str]:
+    """Yield a row for each goal: by instructions where they were counted, else by the ratios of times."""
     wanted = [
-        ('lifecycle', 'a run, lifecycle patches only / base', 'run', 'lifecycle', 'run', 'base'),
-        ('run', 'a run, fork / base', 'run', 'fork', 'run', 'base'),
-        ('copy', "a run with a copy / the fork's run", 'copy', 'fork', 'run', 'fork'),
-        ('copy', "a run whose copy makes its tools anew / the fork's run", 'copy with tools', 'fork', 'run', 'fork'),
-        ('factory', "a run with a factory / the fork's run", 'factory', 'fork', 'run', 'fork'),
-        ('build', 'building agent and tools again, fork / base', 'build', 'fork', 'build', 'base'),
+        *((f'a run, fork / base, {size} tools', 'run', size, 'fork', goal) for size, goal in goals.run.items()),
+        *(
+            (f'a run, lifecycle patches only / base, {size} tools', 'run', size, 'lifecycle', goals.lifecycle)
+            for size in (15, 150)
+        ),
+        *(
+            (f'a run, lifecycle patches only / base, {size:,} toolsets', 'toolsets', size, 'lifecycle', goals.lifecycle)
+            for size in (1, 100, 1_000)
+        ),
+        *((f'building agent and tools again, {size} tools', 'build', size, 'fork', goals.build) for size in (15, 150)),
+        ('a run after 1,000 turns, fork / base', 'history', 1_000, 'fork', goals.history),
     ]
-    for goal, what, workload, side, to, to_side in wanted:
-        for size in (15, 150):
-            one, other = found.get((workload, size)), found.get((to, size))
-            if one and other and side in one.rounds and to_side in other.rounds and goal in goals:
-                yield _goal(f'{what}, {size} tools', one.ratios(side, other, to_side), goals[goal])
-    if (live := found.get((MEMORY, 1_000))) and MEMORY in goals:
-        yield _goal('memory of a live run, fork / base', live.ratios('fork', live, 'base'), goals[MEMORY])
+    for what, workload, size, side, goal in wanted:
+        if counted:
+            sides = counted.get((workload, size), {})
+            if {side, 'base'} <= sides.keys():
+                yield _goal(what, sides[side] / sides['base'], goal)
+        elif (one := found.get((workload, size))) and {side, 'base'} <= one.rounds.keys():
+            ratios = one.ratios(side, one, 'base')
+            yield _goal(what, median(ratios), goal, _spread(ratios))
+    if not counted:
+        return
+    for size, goal in goals.factory.items():
+        if 'fork' in (sides := counted.get(('factory', size), {})):
+            yield _goal(
+                f'a run with a factory / the run before, {size} tools', sides['fork'] / goals.run_then[size], goal
+            )
+    copy, run = counted.get(('copy', 15), {}), counted.get(('run', 15), {})
+    if 'fork' in copy and 'fork' in run:
+        more = copy['fork'] - run['fork']
+        yield _goal(
+            'a run with a copy, more than without', more, goals.copy, *(f'{n / 1e6:+.2f} M' for n in (more, goals.copy))
+        )
 
 
-def _goal(what: str, ratios: Sequence[float], goal: float) -> str:
-    return f'| {what} | {_spread(ratios)} | ≤ {goal} | {"met" if median(ratios) <= goal else "not met"} |'
+def _memory(goals: Goals, found: Mapping[tuple[str, int], Measured]) -> Iterator[str]:
+    if live := found.get((MEMORY, 1_000)):
+        ratios = live.ratios('fork', live, 'base')
+        yield _goal('memory of a live run, fork / base', median(ratios), goals.memory, _spread(ratios))
+
+
+def _goal(what: str, value: float, goal: float, shown: str | None = None, aim: str | None = None) -> str:
+    return f'| {what} | {shown or f"{value:.3f}"} | ≤ {aim or goal} | {"met" if value <= goal else "not met"} |'
 
 
 def _spread(ratios: Sequence[float]) -> str:

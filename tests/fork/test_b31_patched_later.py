@@ -1,12 +1,13 @@
 """B31: methods that are set on an instance or patched on a base class are called where the fork calls only what's overridden."""
 
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
@@ -142,15 +143,15 @@ async def test_b31_hook_patched_on_the_base_of_all_capabilities_is_called(hook: 
 @capabilities_only
 @pytest.mark.parametrize('hook', ['before_node_run', 'after_node_run'])
 async def test_b31_node_hook_patched_on_the_combined_capability_is_called(hook: str):
-    from pydantic_ai.capabilities import CombinedCapability  # pyright: ignore[reportMissingImports, reportAttributeAccessIssue]
+    cls: Any = import_module('pydantic_ai.capabilities').CombinedCapability
 
-    original, called = getattr(CombinedCapability, hook), list[Any]()
+    original, called = getattr(cls, hook), list[Any]()
 
     async def traced(self: Any, *args: Any, **kwargs: Any) -> Any:
         called.append(self)
         return await original(self, *args, **kwargs)
 
-    with patch.object(CombinedCapability, hook, traced):
+    with patch.object(cls, hook, traced):
         await CapableAgent(scripted()).run('go')
     assert called
 
@@ -159,7 +160,7 @@ async def test_b31_node_hook_patched_on_the_combined_capability_is_called(hook: 
 async def test_b31_attributes_of_a_capability_that_is_not_loaded_are_not_read():
     """What a deferred capability has may not be there before it's loaded."""
 
-    class Deferred(type(contributing(Server('t', Journal()))).__mro__[1]):  # pyright: ignore[reportUntypedBaseClass, reportGeneralTypeIssues]
+    class Deferred(type(contributing(Server('t', Journal()))).__mro__[1]):  # pyright: ignore[reportUntypedBaseClass]
         @property
         def before_model_request(self) -> Any:
             raise AssertionError('Read before it was loaded')

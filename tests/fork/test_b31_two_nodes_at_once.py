@@ -58,7 +58,7 @@ async def test_b31_next_while_a_node_runs_is_refused():
         with pytest.raises(RuntimeError, match='already running'):
             await run.next(node)
         go_on.set()
-        after = await first
+        after: Any = await first
         assert type(after).__name__ == 'CallToolsNode'
         assert isinstance(await run.next(after), End)
 
