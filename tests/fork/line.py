@@ -21,6 +21,9 @@ IS_2 = hasattr(AbstractToolset, 'for_run_step')
 CANCELLED = (asyncio.CancelledError,) if IS_2 else (asyncio.CancelledError, ClosedResourceError)
 """What a cancelled run can end with. The graph that 1.x runs on turns the cancellation into an error of its own at some awaits."""
 
+INTERRUPTS_CLEANING_UP = ('run_stream', 'run_stream_events') if IS_2 else ()
+"""In which ways to run an agent a second cancellation interrupts what tools do to clean up, as on the base. 1.x doesn't cancel tools."""
+
 EVENTS_KEEP_CONTEXT = not IS_2
 """Whether what `run_stream_events` raises is still in the context that it was raised in. 2.x raises it anew while it handles
 the end of the stream, which takes that context's place."""

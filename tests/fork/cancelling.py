@@ -1,0 +1,148 @@
+"""Runs that are cancelled at each step of the event loop, with toolsets in each kind of place and with factories of each kind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pydantic_ai import AbstractToolset, Agent, RunContext
+from pydantic_ai.toolsets import CombinedToolset, per_run
+
+from .delegation import Notes, calling, delegating
+from .line import CANCELLED, DynamicToolset
+from .toolsets import Journal, Server, Session
+
+Start = Callable[[], Awaitable[Any]]
+
+
+def _stateful(journal: Journal) -> list[Any]:
+    return [Notes('a', journal), Notes('b', journal)]
+
+
+def _shared(journal: Journal) -> list[Any]:
+    return [Server('a', journal), Notes('b', journal).shared()]
+
+
+def _in_two_places(journal: Journal) -> list[Any]:
+    a, b = Notes('a', journal), Notes('b', journal)
+    return [a, a.prefixed('x'), CombinedToolset([b, b.prefixed('y')])]
+
+
+def _shared_in_two_places(journal: Journal) -> list[Any]:
+    server = Server('a', journal)
+    return [server, server.prefixed('x'), Notes('b', journal)]
+
+
+def _per_run(journal: Journal) -> list[Any]:
+    return [per_run(lambda: Session('a', journal)), lambda: Session('b', journal)]
+
+
+def _class_and_async(journal: Journal) -> list[Any]:
+    class OfTheRun(Session):
+        def __init__(self) -> None:
+            super().__init__('a', journal)
+
+    async def later() -> AbstractToolset[Any]:
+        await asyncio.sleep(0)
+        return Session('b', journal)
+
+    return [OfTheRun, later]
+
+
+def _each_step(journal: Journal) -> list[Any]:
+    def at_once(ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return Session('a', journal)
+
+    async def later(ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        await asyncio.sleep(0)
+        return Session('b', journal)
+
+    return [at_once, later]
+
+
+def _each_step_inside_others(journal: Journal) -> list[Any]:
+    a, b = _each_step(journal)
+
+    def inside(ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return CombinedToolset([DynamicToolset[Any](a)])
+
+    return [inside, DynamicToolset[Any](b).filtered(lambda ctx, tool_def: True)]
+
+
+def _the_same_at_each_step(journal: Journal) -> list[Any]:
+    server = Server('a', journal)
+
+    def same(ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return server
+
+    return [same, Notes('b', journal)]
+
+
+TOOLSETS: dict[str, Callable[[Journal], list[Any]]] = {
+    'stateful': _stateful,
+    'shared': _shared,
+    'in two places': _in_two_places,
+    'shared in two places': _shared_in_two_places,
+    'factories per run': _per_run,
+    'a class and an async factory': _class_and_async,
+    'factories at each step': _each_step,
+    'factories at each step inside others': _each_step_inside_others,
+    'the same at each step': _the_same_at_each_step,
+}
+"""How to make a list of toolsets of each kind, with the tools `a` and `b`."""
+
+
+def agent_of(kind: str, journal: Journal, *, nested: bool) -> Agent[Any, Any]:
+    """Make an agent with toolsets of a kind, which calls both, or one that calls one and starts that agent in a tool."""
+    toolsets = TOOLSETS[kind](journal)
+    child = calling(['a'], ['b'], toolsets=toolsets, name='child')
+    if not nested:
+        return child
+    return calling(['a'], ['delegate'], toolsets=[*toolsets, delegating(child)], name='parent')
+
+
+async def cancel_at(step: int, start: Start, *, times: int = 1) -> bool:
+    """Cancel what `start` returns after so many steps of the event loop.
+
+    Args:
+        step: After how many steps.
+        start: Starts it.
+        times: How often to cancel it, with a step in between.
+
+    Returns:
+        Whether it had not ended before.
+    """
+    before = asyncio.all_tasks()
+    task = asyncio.ensure_future(start())
+    for _ in range(step):
+        await asyncio.sleep(0)
+    if task.done():
+        await task
+        return False
+    for _ in range(times):
+        task.cancel()
+        await asyncio.sleep(0)
+    try:
+        await task
+    except CANCELLED:
+        pass
+    else:
+        raise AssertionError('What was cancelled succeeded')
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() <= before, asyncio.all_tasks() - before
+    return True
+
+
+def check(journal: Journal) -> None:
+    """Check that each toolset that was entered was exited once, and used in between only."""
+    by_id: dict[int, list[str]] = {}
+    for event in journal.of('enter', 'exit', 'get_tools', 'call'):
+        by_id.setdefault(id(event.toolset), []).append(event.kind)
+    for kinds in by_id.values():
+        depth = 0
+        for kind in kinds:
+            depth += {'enter': 1, 'exit': -1}.get(kind, 0)
+            assert depth >= (0 if kind == 'exit' else 1), kinds
+        assert depth == 0, kinds
