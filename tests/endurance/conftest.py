@@ -35,14 +35,27 @@ COLUMNS = {
     'entered': 'Entered',
     'exited': 'Exited',
     'crossed': 'Values crossed',
+    'outside': 'Uses outside of entry and exit',
     'objects': 'Objects left',
     'kilobytes': 'KB left',
     'tasks': 'Tasks left',
+    'pending': 'Tasks pending between runs',
     'descriptors': 'Descriptors left',
     'processes': 'Processes left',
     'connections': 'Connections left',
 }
 """What tests count, and how the table calls it."""
+
+LIMITS: dict[str, tuple[str, Callable[[Counter[str]], int]]] = {
+    'exited': ('as entered', lambda row: row['entered']),
+    'objects': ('1,000 and one for every second run', lambda row: 1_000 + row['runs'] // 2),
+    'kilobytes': ('4,000 and one for every tenth run', lambda row: 4_000 + row['runs'] // 10),
+    **{
+        name: ('0', lambda row: 0)
+        for name in ('crossed', 'outside', 'tasks', 'pending', 'descriptors', 'processes', 'connections')
+    },
+}
+"""What is allowed: how the table says it, and how much it is in a row. No figure may be above, and `exited` not below either."""
 
 Table = defaultdict[str, Counter[str]]
 TABLE = pytest.StashKey[Table]()
@@ -72,7 +85,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
     terminalreporter.section('endurance')
     terminalreporter.write_line(as_markdown(table))
     report: Path | None = config.getoption('--report')
-    if report and exitstatus == 0:
+    if report and exitstatus == 0 and all_hold(table):
         cores = len(os.sched_getaffinity(0))
         where = f'`pydantic-ai-slim` {version("pydantic-ai-slim")} on Python {platform.python_version()}, {cores} cores'
         where += '' if config.getoption('--full') else ', the short version'
@@ -80,12 +93,35 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
         report.write_text(f'{where}:\n\n{as_markdown(table)}\n', 'utf-8')
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail if a figure is beyond its limit, though no test says so."""
+    table = session.config.stash[TABLE]
+    if exitstatus == 0 and not all_hold(table):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def all_hold(table: Table) -> bool:
+    """Say whether all figures are within their limits."""
+    return all(holds(row, name) for row in table.values() for name in row)
+
+
+def holds(row: Counter[str], name: str) -> bool:
+    """Say whether a figure is within its limit. One without a limit is."""
+    if name not in LIMITS:
+        return True
+    most = LIMITS[name][1](row)
+    return row[name] == most if name == 'exited' else row[name] <= most
+
+
 def as_markdown(table: Table) -> str:
-    """Lay a table out. What a row doesn't count is a dash."""
+    """Lay a table out, the limits first. What a row doesn't count is a dash, and what has a limit says whether that holds."""
     columns = [name for name in COLUMNS if any(name in row for row in table.values())]
     cells = [['', *(COLUMNS[name] for name in columns)]]
+    cells.append(['Limit', *(LIMITS[name][0] if name in LIMITS else '' for name in columns)])
     for title, row in table.items():
-        cells.append([title, *(f'{row[name]:,}' if name in row else '–' for name in columns)])
+        marks = {name: ' ✓' if holds(row, name) else ' ✗' for name in LIMITS}
+        cells.append([title, *(f'{row[name]:,}{marks.get(name, "")}' if name in row else '–' for name in columns)])
     widths = [max(len(line[index]) for line in cells) for index in range(len(columns) + 1)]
     cells.insert(1, ['-' * widths[0], *('-' * (width - 1) + ':' for width in widths[1:])])
     return '\n'.join(

@@ -15,7 +15,7 @@ from pydantic_ai import Agent, FunctionToolset, ModelMessage, ModelResponse, Tex
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from typing_extensions import Self
 
-from ..fork.line import CANCELLED
+from ..fork.line import CANCELLED, options_with_run_id
 from ..fork.toolsets import RUN, run_as
 from .leaks import held, kept
 from .orders import Orders, connections, ordered
@@ -34,13 +34,19 @@ class Boom(Exception):
 
 
 def deciding(decide: Callable[[int], Awaitable[Sequence[str]]]) -> FunctionModel:
-    """Make a model of which a function decides what tools it calls, by how often it has responded. None means that it's done."""
+    """Make a model of which a function decides what tools it calls, by how often it has responded. None means that it's done.
+
+    The calls have the same IDs in each run.
+    """
 
     async def names(messages: list[ModelMessage]) -> Sequence[str]:
         return await decide(sum(isinstance(message, ModelResponse) for message in messages))
 
     async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        calls = [ToolCallPart(name, {'value': RUN.get()}) for name in await names(messages)]
+        calls = [
+            ToolCallPart(name, {'value': RUN.get()}, tool_call_id=f'{len(messages)}_{index}')
+            for index, name in enumerate(await names(messages))
+        ]
         return ModelResponse(parts=[*calls] or [TextPart('done')])
 
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
@@ -75,13 +81,13 @@ def many_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def run_at_once(number: int, ledger: Ledger) -> None:
-    """Do so many runs of one agent, in each way and some in others, none of which ends before all have begun."""
+async def run_at_once(number: int, ledger: Ledger, **options: Any) -> None:
+    """Do so many runs of one agent with options, in each way and some in others, none of which ends before all have begun."""
     begun = 0
     everyone = asyncio.Event()
 
     async def again(value: str) -> str:
-        return await run_as(f'{value}.inner', agent)
+        return await run_as(f'{value}.inner', agent, **options)
 
     async def decide(step: int) -> Sequence[str]:
         nonlocal begun
@@ -98,8 +104,8 @@ async def run_at_once(number: int, ledger: Ledger) -> None:
     ways = ['run', 'iter', 'run_stream', 'run_stream_events']
     share = number // 5
     await asyncio.gather(
-        *(run_as(f'done-{way}-{index}', agent, way) for way in ways for index in range(share)),
-        *(run_as(f'done-itself-{index}', agent) for index in range(share // 2)),  # each of which is two runs
+        *(run_as(f'done-{way}-{index}', agent, way, **options) for way in ways for index in range(share)),
+        *(run_as(f'done-itself-{index}', agent, **options) for index in range(share // 2)),  # each of which is two runs
     )
 
 
@@ -120,6 +126,26 @@ async def test_load_runs_at_once_share_nothing_and_leave_nothing(full: bool, fig
     check(row, ledger, left)
 
 
+@pytest.mark.usefixtures('without_garbage_collection', 'many_descriptors')
+async def test_load_runs_at_once_with_equal_ids_share_nothing(
+    full: bool, figures: Figures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = 2_000 if full else 100
+    options = options_with_run_id('the same', monkeypatch)
+    await run_at_once(number, Ledger(), **options)
+    ledger = Ledger()
+    row = figures('Runs at once with the same run ID and the same tool call IDs')
+    await held()
+    before = await held()
+
+    await run_at_once(number, ledger, **options)
+
+    left = kept(before, await held())
+    del left['kilobytes']
+    row.update(runs=number, faults=0)
+    check(row, ledger, left)
+
+
 # How runs of the same agent end, in turn. `run_stream_events` isn't cancelled: on 1.x its run goes on in the background.
 ENDS = [
     ('run', 'done'),
@@ -135,8 +161,12 @@ ENDS = [
 ]
 
 
-async def run_one_after_another(number: int, ledger: Ledger, progress: Progress) -> int:
-    """Do so many runs of one agent, of which some fail or are cancelled, and return how many."""
+async def run_one_after_another(number: int, ledger: Ledger, progress: Progress) -> tuple[int, int]:
+    """Do so many runs of one agent, of which some fail or are cancelled.
+
+    Returns:
+        How many do, and the most tasks that were pending after any run.
+    """
 
     async def decide(step: int) -> Sequence[str]:
         if step == 0:
@@ -154,6 +184,8 @@ async def run_one_after_another(number: int, ledger: Ledger, progress: Progress)
         await asyncio.Event().wait()
 
     hanging = asyncio.Event()
+    before = len(asyncio.all_tasks())
+    pending = 0
     ended: Counter[str] = Counter()
     agent = Agent(deciding(decide), toolsets=[*five(ledger), FunctionToolset([tool, cancelled])])
     for index, (way, end) in enumerate(islice(cycle(ENDS), number)):
@@ -169,9 +201,11 @@ async def run_one_after_another(number: int, ledger: Ledger, progress: Progress)
             ended['failed'] += 1
         except CANCELLED:
             ended['cancelled'] += 1
+        await asyncio.sleep(0)
+        pending = max(pending, len(asyncio.all_tasks()) - before)
         progress(index + 1, number)
     assert ended == {'done': number // 2, 'failed': number * 3 // 10, 'cancelled': number // 5}
-    return ended['failed'] + ended['cancelled']
+    return ended['failed'] + ended['cancelled'], pending
 
 
 @pytest.mark.usefixtures('many_descriptors')
@@ -185,11 +219,12 @@ async def test_load_runs_one_after_another_share_nothing_and_leave_nothing(
     await held()
     before = await held()
 
-    faults = await run_one_after_another(number, ledger, progress)
+    faults, pending = await run_one_after_another(number, ledger, progress)
 
     left = kept(before, await held())
-    row.update(runs=number, faults=faults)
+    row.update(runs=number, faults=faults, pending=pending)
     check(row, ledger, left)
+    assert pending == 0
     assert left['kilobytes'] < 4_000 + number // 10
 
 

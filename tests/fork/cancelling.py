@@ -135,14 +135,18 @@ async def cancel_at(step: int, start: Start, *, times: int = 1) -> bool:
     return True
 
 
-def check(journal: Journal) -> None:
-    """Check that each toolset that was entered was exited once, and used in between only."""
+def faults_of(journal: Journal) -> list[list[str]]:
+    """Return what happened to each toolset that was not exited as often as it was entered, or used otherwise than in between."""
     by_id: dict[int, list[str]] = {}
     for event in journal.of('enter', 'exit', 'get_tools', 'call'):
         by_id.setdefault(id(event.toolset), []).append(event.kind)
-    for kinds in by_id.values():
-        depth = 0
-        for kind in kinds:
-            depth += {'enter': 1, 'exit': -1}.get(kind, 0)
-            assert depth >= (0 if kind == 'exit' else 1), kinds
-        assert depth == 0, kinds
+    return [kinds for kinds in by_id.values() if not _is_whole(kinds)]
+
+
+def _is_whole(kinds: list[str]) -> bool:
+    depth = 0
+    for kind in kinds:
+        depth += {'enter': 1, 'exit': -1}.get(kind, 0)
+        if depth < (0 if kind == 'exit' else 1):
+            return False
+    return depth == 0
