@@ -62,7 +62,7 @@ def test_links_out_of_the_folder_are_refused(chat: Chat, tmp_path: Path) -> None
 
 
 def test_approval_is_asked_with_metadata_and_yes_runs(chat: Chat, tmp_path: Path) -> None:
-    shown = chat('write_file a.txt "some text"', 'what?', 'y')
+    shown = chat('write_file a.txt some text', 'what?', 'y')
     assert 'write_file {"path":"a.txt","content":"some text"} needs your approval.' in shown
     assert f'  warning: This writes a file.\n  folder: {tmp_path / "work"}\n' in shown
     assert 'Answer with y, n, always or edit.' in shown
@@ -84,7 +84,8 @@ def test_always_is_for_the_session_and_this_tool(chat: Chat) -> None:
 def test_edited_arguments_are_those_that_run(chat: Chat, tmp_path: Path) -> None:
     edited = json.dumps({'path': 'b.txt', 'content': 'edited'})
     shown = chat('write_file a.txt x', 'edit', 'no json', 'edit', '[1]', 'edit', edited)
-    assert 'This is no JSON' in shown and 'Write the arguments as a JSON object.' in shown
+    assert 'Write the arguments as a JSON object. Invalid JSON: ' in shown
+    assert 'Write the arguments as a JSON object. Input should be an object.' in shown
     assert "-> write_file {'path': 'b.txt', 'content': 'edited'}" in shown
     assert not (tmp_path / 'work' / 'a.txt').exists()
     assert (tmp_path / 'work' / 'b.txt').read_text() == 'edited'

@@ -84,7 +84,10 @@ def test_toolset_id_is_the_id() -> None:
         ({'tools': [Greet, Greet()]}, "has the name 'greet', as another one has. Rename one of them."),
         ({'tools': [Greet], 'pre_hooks': {'gret': pre}}, "no such tool. There are: 'greet'. Correct the name."),
         ({'post_hooks': {'greet': pre}}, "There is a post hook for 'greet', but no such tool. There are: none."),
-        ({'tools': [Greet], 'pre_hooks': {'greet': 'log'}}, "The pre hook of 'greet' is 'log', which is no function."),
+        (
+            {'tools': [Greet], 'pre_hooks': {'greet': 'log'}},
+            "The pre hook of 'greet' can't be called with `(ctx, args)`: 'log' is not a callable object.",
+        ),
         (
             {'tools': [Greet], 'post_hooks': {'greet': lambda result: result}},  # type: ignore
             "The post hook of 'greet' can't be called with `(ctx, result)`: too many positional arguments.",
@@ -133,7 +136,7 @@ def test_all_that_does_not_fit_is_said_at_once() -> None:
             "can't be called without arguments. Give an instance.",
             'Abstract',
             'no such tool. There are: none.',
-            'is no function',
+            'is not a callable object',
         ],
         strict=True,
     ):

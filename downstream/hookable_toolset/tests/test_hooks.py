@@ -148,7 +148,7 @@ def test_nested_arguments_that_a_hook_changed_in_place_are_validated_again() -> 
     [
         ({'number': 'many'}, "The pre hooks of tool 'double' changed its arguments to what it does not accept."),
         ({'numbers': 1}, "The pre hooks of tool 'double' changed its arguments to what it does not accept."),
-        (None, "The pre hook of tool 'double' returned None. Return the arguments, changed or not, as a dict."),
+        (None, "A pre hook of tool 'double' returned None. Return the arguments, changed or not, as a dict."),
     ],
 )
 def test_arguments_that_do_not_fit_are_an_error_that_names_the_hook(returned: Any, message: str) -> None:

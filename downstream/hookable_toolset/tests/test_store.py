@@ -214,7 +214,7 @@ def test_file_is_a_write_ahead_log_that_is_flushed_with_each_write(store: Sessio
 
 
 def test_stored_state_of_a_newer_version_is_refused(store: SessionStore) -> None:
-    store.save('ada', ResumableState(version=9), 0)
+    store.save('ada', ResumableState().model_copy(update={'version': 9}), 0)
     with pytest.raises(UserError, match='The state is of version 9'):
         Session.open(store, 'ada')
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -126,20 +125,10 @@ def scripted_model(messages: list[m.ModelMessage], info: AgentInfo) -> m.ModelRe
             name, _, rest = part.content.strip().partition(' ')
             for tool in info.function_tools:
                 if tool.name == name:
-                    return m.ModelResponse([m.ToolCallPart(name, _arguments(tool.parameters_json_schema, rest))])
+                    parameters = list(tool.parameters_json_schema.get('properties', ()))
+                    # A word for each of them, and all that is left for the last.
+                    arguments = dict(zip(parameters, rest.split(maxsplit=len(parameters) - 1), strict=False))
+                    return m.ModelResponse([m.ToolCallPart(name, arguments)])
             names = ', '.join(tool.name for tool in info.function_tools)
             answers.append(f'I am a script. Begin with the name of a tool, and its arguments: {names}.')
     return m.ModelResponse([m.TextPart('\n'.join(answers))])
-
-
-def _arguments(schema: dict[str, Any], text: str) -> dict[str, str]:
-    """Take a word for each parameter, and all that is left for the last."""
-    names = list(schema.get('properties', {}))
-    try:
-        words = shlex.split(text)
-    except ValueError:  # a quote without its end
-        words = text.split()
-    if len(names) == 1 and text:
-        return {names[0]: text}
-    words[len(names) - 1 :] = [' '.join(words[len(names) - 1 :])] * (len(words) >= len(names))
-    return dict(zip(names, words, strict=False))

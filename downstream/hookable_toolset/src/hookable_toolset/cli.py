@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
-import json
 import os
 import sqlite3
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import WordCompleter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import Agent, DeferredToolRequests, RunContext, ToolApproved, ToolDenied, UserError
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models.function import FunctionModel
@@ -36,6 +36,7 @@ HELP = """\
 /resume          goes on with what waits for an approval
 /quit            ends; the session stays"""
 ANSWERS = 'y, n, always or edit'
+ARGUMENTS = TypeAdapter(dict[str, Any])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -167,13 +168,9 @@ class Chat:
                 return True
             if answer == 'edit' and (text := await self._read('arguments: ', call.args_as_json_str())) is not None:
                 try:
-                    edited = json.loads(text)
-                except ValueError as error:
-                    self._say(f'This is no JSON: {error}.')
-                else:
-                    if isinstance(edited, dict):
-                        return ToolApproved(override_args=cast('dict[str, Any]', edited))
-                    self._say('Write the arguments as a JSON object.')
+                    return ToolApproved(override_args=ARGUMENTS.validate_json(text))
+                except ValidationError as error:
+                    self._say(f'Write the arguments as a JSON object. {error.errors()[0]["msg"]}.')
             else:
                 self._say(f'Answer with {ANSWERS}.')
         return None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import pydantic_ai
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue, model_validator
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, UserError
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.run import AgentRunResult
@@ -17,6 +17,8 @@ from .tools import BaseTool
 
 VERSION = 1
 """Which `ResumableState` this is. It is raised when one that was stored can't be read as it is any more."""
+INSTALLED = pydantic_ai.__version__.partition('+')[0]
+"""The release of pydantic-ai that is installed."""
 
 
 class ResumableState(BaseModel):
@@ -25,7 +27,7 @@ class ResumableState(BaseModel):
     model_config = ConfigDict(ser_json_bytes='base64', val_json_bytes='base64', revalidate_instances='always')
 
     version: int = VERSION
-    written_by: str = pydantic_ai.__version__.partition('+')[0]
+    written_by: str = INSTALLED
     """The release of pydantic-ai that wrote the messages. An older one may not know all of them."""
     message_history: list[ModelMessage] = []
     subagent_history: dict[str, list[ModelMessage]] = {}
@@ -33,6 +35,23 @@ class ResumableState(BaseModel):
     pending: DeferredToolRequests | None = None
     answers: DeferredToolResults = DeferredToolResults()
     toolset_states: dict[str, dict[str, JsonValue]] = {}
+
+    @model_validator(mode='before')
+    @classmethod
+    def _check_versions(cls, data: Any) -> Any:
+        """Refuse what a newer version wrote, before anything else of it is read."""
+        head = vars(data) if isinstance(data, cls) else cast('dict[str, Any]', data)
+        if (version := head.get('version', VERSION)) != VERSION:
+            raise UserError(
+                f'The state is of version {version}, and this is `hookable_toolset` for version {VERSION}. '
+                'Use the release of it that wrote the state.'
+            )
+        if _release(writer := head.get('written_by', INSTALLED)) > _release(INSTALLED):
+            raise UserError(
+                f'The state was written with pydantic-ai {writer}, and {INSTALLED} is installed, which may not '
+                f'know all of its messages. Install {writer} or a newer one.'
+            )
+        return head
 
     def to_json(self) -> str:
         """Return the state as JSON."""
@@ -45,28 +64,11 @@ class ResumableState(BaseModel):
         Raises:
             UserError: A newer version of this package or of pydantic-ai wrote it.
         """
-        _Head.model_validate_json(data).check()
         return cls.model_validate_json(data)
 
 
-class _Head(BaseModel):
-    """What of a state can be read whatever its version is."""
-
-    version: int
-    written_by: str
-
-    def check(self) -> None:
-        installed = ResumableState().written_by
-        if self.version != VERSION:
-            raise UserError(
-                f'The state is of version {self.version}, and this is `hookable_toolset` for version {VERSION}. '
-                'Use the release of it that wrote the state.'
-            )
-        if _release(self.written_by) > _release(installed):
-            raise UserError(
-                f'The state was written with pydantic-ai {self.written_by}, and {installed} is installed, which may not '
-                f'know all of its messages. Install {self.written_by} or a newer one.'
-            )
+KEPT = ResumableState.model_fields.keys() - {'version', 'written_by'}
+"""What of an `AgentContext` goes into its state."""
 
 
 def _exports(tool: BaseTool) -> bool:
@@ -94,7 +96,7 @@ class AgentContext:
     answers: DeferredToolResults = field(default_factory=DeferredToolResults)
     """The answers to that so far."""
     toolset_states: dict[str, dict[str, JsonValue]] = field(default_factory=dict[str, dict[str, JsonValue]])
-    """What tools have exported at the end of the last run, by the `toolset_id` and the tool's name."""
+    """What tools have exported at the end of the last run, by the `toolset_id`, or `''`, and the tool's name."""
     _live: dict[tuple[str, str], BaseTool] = field(
         default_factory=dict[tuple[str, str], BaseTool], init=False, repr=False, compare=False
     )
@@ -115,50 +117,40 @@ class AgentContext:
     def unanswered(self) -> DeferredToolRequests:
         """Return what is pending and has no answer yet."""
         pending = self.pending or DeferredToolRequests()
-        return DeferredToolRequests(
-            calls=[call for call in pending.calls if call.tool_call_id not in self.answers.calls],
-            approvals=[call for call in pending.approvals if call.tool_call_id not in self.answers.approvals],
-            metadata=pending.metadata,
-        )
+        calls = [call for call in pending.calls if call.tool_call_id not in self.answers.calls]
+        approvals = [call for call in pending.approvals if call.tool_call_id not in self.answers.approvals]
+        return replace(pending, calls=calls, approvals=approvals)
 
-    def join(self, toolset_id: str | None, tools: Iterable[BaseTool]) -> bool:
+    def join(self, toolset_id: str, tools: Iterable[BaseTool]) -> bool:
         """Give the states of before to the tools of a run, and have these export theirs from now on.
 
         Returns:
             Whether it was done: not if a run that goes on has tools of these names. A run inside of that one, or beside
             it, starts with fresh tools and leaves nothing behind.
         """
-        key = toolset_id or ''
-        joining = {(key, tool.name): tool for tool in tools if _exports(tool)}
+        joining = {(toolset_id, tool.name): tool for tool in tools if _exports(tool)}
         if joining.keys() & self._live.keys():
             return False
         for (_, name), tool in joining.items():
-            if (state := self.toolset_states.get(key, {}).get(name)) is not None:
+            if (state := self.toolset_states.get(toolset_id, {}).get(name)) is not None:
                 tool.restore_state(state)
         self._live.update(joining)
         return True
 
-    def leave(self, toolset_id: str | None, tools: Iterable[BaseTool], *, keep: bool) -> None:
+    def leave(self, toolset_id: str, tools: Iterable[BaseTool], *, keep: bool) -> None:
         """Take the states of the tools of a run that ends, or forget them, as the history of a run that failed is."""
-        key = toolset_id or ''
         for tool in filter(_exports, tools):
-            del self._live[key, tool.name]
+            del self._live[toolset_id, tool.name]
             if keep:
-                self.toolset_states.setdefault(key, {})[tool.name] = tool.export_state()
+                self.toolset_states.setdefault(toolset_id, {})[tool.name] = tool.export_state()
 
     def export_state(self) -> ResumableState:
         """Return all that is needed to go on elsewhere, with the states of tools as they are at this moment."""
         states = {key: dict(tools) for key, tools in self.toolset_states.items()}
         for (key, name), tool in self._live.items():
             states.setdefault(key, {})[name] = tool.export_state()
-        return ResumableState(
-            message_history=list(self.message_history),
-            subagent_history=dict(self.subagent_history),
-            need_user_approve_tools=list(self.need_user_approve_tools),
-            pending=self.pending,
-            answers=self.answers,
-            toolset_states=states,
-        )
+        kept = {name: getattr(self, name) for name in KEPT}
+        return ResumableState.model_validate(kept | {'toolset_states': states})
 
     def with_state(self, state: ResumableState) -> Self:
         """Take over a state, and return the context.
@@ -166,8 +158,7 @@ class AgentContext:
         Raises:
             UserError: A newer version wrote the state.
         """
-        _Head(version=state.version, written_by=state.written_by).check()
-        state = state.model_copy(deep=True)
-        for name in ResumableState.model_fields.keys() - _Head.model_fields.keys():
+        state = ResumableState.model_validate(state).model_copy(deep=True)
+        for name in KEPT:
             setattr(self, name, getattr(state, name))
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -39,15 +39,13 @@ async def resolve(value: Maybe[T]) -> T:
     return await cast('Awaitable[T]', value) if inspect.isawaitable(value) else cast('T', value)
 
 
-def misfits(where: str, hook: object, *parameters: str) -> Iterator[str]:
+def misfits(where: str, hook: Callable[..., Any], *parameters: str) -> list[str]:
     """Say what is wrong with a hook that isn't a function of these parameters."""
-    call = f'`({", ".join(parameters)})`'
-    if not callable(hook):
-        yield f'{where} is {hook!r}, which is no function. Give a function of {call}.'
-        return
     try:
         inspect.signature(hook).bind(*parameters)
     except TypeError as error:
-        yield f"{where} can't be called with {call}: {error}. Give a function of these parameters."
+        call = f'`({", ".join(parameters)})`'
+        return [f"{where} can't be called with {call}: {error}. Give a function of these parameters."]
     except ValueError:
         pass  # Some functions written in C don't tell their parameters.
+    return []

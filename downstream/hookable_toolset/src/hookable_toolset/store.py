@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ class StaleSessionError(Exception):
     """A session that someone else has written since it was read."""
 
 
-class SessionStore:
+class SessionStore(AbstractContextManager['SessionStore']):
     """A file of sessions. Each write is one transaction, and is on the disk when it returns.
 
     Args:
@@ -37,10 +38,6 @@ class SessionStore:
         self._db.execute(
             'CREATE TABLE IF NOT EXISTS sessions (name TEXT PRIMARY KEY, revision INTEGER NOT NULL, state TEXT NOT NULL)'
         )
-
-    def __enter__(self) -> Self:
-        """Return the store."""
-        return self
 
     def __exit__(self, *args: object) -> None:
         """Close the file."""

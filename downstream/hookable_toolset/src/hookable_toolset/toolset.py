@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import anyio
 from pydantic import ValidationError
-from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext, Tool, ToolDefinition, UserError
+from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext, Tool, UserError
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
@@ -26,10 +26,12 @@ from .context import AgentContext
 from .hooks import GlobalHooks, PostHookFunc, PreHookFunc, misfits, resolve
 from .tools import BaseTool
 
+Hook = Callable[..., Any]
+
 CONTROL = (ApprovalRequired, CallDeferred, ModelRetry)
 """Exceptions that tell the run what to do next: no hook and no `_call_tool_func()` can make them results."""
 
-_view: ContextVar[frozenset[str] | None] = ContextVar('view', default=None)
+_view: ContextVar[Collection[str] | None] = ContextVar('view', default=None)
 """The names of the tools that a view asks its toolset for."""
 
 _logger = logging.getLogger('hookable_toolset')
@@ -43,8 +45,6 @@ class HookableToolsetTool(ToolsetTool[AgentDepsT]):
     """Call the tool with arguments by name, and return its result or raise."""
     timeout: float | None
     """How many seconds the call may take."""
-    instance: BaseTool
-    """The run's own tool."""
 
 
 class _Entry:
@@ -52,15 +52,11 @@ class _Entry:
 
     def __init__(self, tool: BaseTool):
         self.tool = tool
-        self.schema = Tool[Any](
+        made = Tool[Any](
             tool.call, takes_ctx=True, name=tool.name, description=tool.description, sequential=tool.sequential
-        ).function_schema
-        self.definition = ToolDefinition(
-            name=tool.name,
-            description=tool.description or self.schema.description,
-            parameters_json_schema=self.schema.json_schema,
-            sequential=tool.sequential,
         )
+        self.schema = made.function_schema
+        self.definition = made.tool_def
 
     def renewed(self) -> _Entry:
         """Return the same around a copy of a tool that is stateful."""
@@ -178,7 +174,7 @@ class Toolset(BaseToolset[AgentDepsT]):
         Raises:
             UserError: There is no tool of such a name.
         """
-        return ToolsetView(self, _known(names, self._entries, self.label))
+        return ToolsetView(self, tuple(self._entries)).subset(names)
 
     async def __aenter__(self) -> Self:
         """Begin a run, whose tools take over their states when the toolset is first asked for them."""
@@ -189,13 +185,13 @@ class Toolset(BaseToolset[AgentDepsT]):
         """Leave the states of the tools with the context, if the run succeeded."""
         joined, self._joined = self._joined, None
         if joined:
-            joined.leave(self.id, self.tools, keep=not args or args[0] is None)
+            joined.leave(self.id or '', self.tools, keep=not args or args[0] is None)
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         """List the tools, but for those that aren't available."""
         context = self._context(ctx)
         if self._begins and not self._joined and isinstance(context, AgentContext):
-            self._joined = context if context.join(self.id, self.tools) else None
+            self._joined = context if context.join(self.id or '', self.tools) else None
         self._begins = False
         entries = await self._listed()
         instruct(ctx, await _instructions(entries, ctx))
@@ -220,7 +216,6 @@ class Toolset(BaseToolset[AgentDepsT]):
             args_validator=entry.schema.validator,
             call_func=entry.call,
             timeout=self.timeout if entry.tool.timeout is None else entry.tool.timeout,
-            instance=entry.tool,
         )
 
     def _context(self, ctx: RunContext[AgentDepsT]) -> Any:
@@ -238,12 +233,13 @@ class Toolset(BaseToolset[AgentDepsT]):
             Exception: What is an exception after the last hook.
         """
         assert isinstance(tool, HookableToolsetTool)
+        entry = self._entries[name]
         if not ctx.tool_call_approved:
             names = getattr(self._context(ctx), 'need_user_approve_tools', ())
             if name in names or (names and _called_name(ctx) in names):
-                raise ApprovalRequired(metadata=await resolve(tool.instance.get_approval_metadata()))
+                raise ApprovalRequired(metadata=await resolve(entry.tool.get_approval_metadata()))
 
-        args = to_keywords(tool_args, self._entries[name].schema.single_arg_name)
+        args = to_keywords(tool_args, entry.schema.single_arg_name)
         control: Exception | None = None
 
         async def call_func(args: dict[str, Any], ctx: RunContext[AgentDepsT]) -> Any:
@@ -284,17 +280,24 @@ class Toolset(BaseToolset[AgentDepsT]):
             return error
         return TimeoutError(f'Tool {tool.tool_def.name!r} took longer than {tool.timeout} seconds.')
 
+    def _hooks(
+        self, everywhere: Hook | None, of_tools: Mapping[str, Hook], name: str, ctx: RunContext[AgentDepsT]
+    ) -> list[Hook]:
+        """Return the global hook and that of the tool, as functions of what they change."""
+        hooks: list[Hook] = [partial(everywhere, ctx, name)] if everywhere else []
+        return [*hooks, partial(of_tools[name], ctx)] if name in of_tools else hooks
+
     async def _before(self, name: str, args: dict[str, Any], ctx: RunContext[AgentDepsT]) -> dict[str, Any]:
         """Let the pre hooks change the arguments, and validate those that they changed."""
-        everywhere, of_tool = self.global_hooks.pre, self.pre_hooks.get(name)
-        if not everywhere and not of_tool:
-            return args
-        before = _fingerprint(args)
-        if everywhere:
-            args = _checked(await resolve(everywhere(ctx, name, args)), 'The global pre hook', name)
-        if of_tool:
-            args = _checked(await resolve(of_tool(ctx, args)), 'The pre hook', name)
-        if before is not None and before == _fingerprint(args):
+        hooks = self._hooks(self.global_hooks.pre, self.pre_hooks, name, ctx)
+        before = _fingerprint(args) if hooks else None
+        for hook in hooks:
+            args = await resolve(hook(args))
+            if not isinstance(args, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise UserError(
+                    f'A pre hook of tool {name!r} returned {args!r}. Return the arguments, changed or not, as a dict.'
+                )
+        if not hooks or (before is not None and before == _fingerprint(args)):
             return args
         try:
             return self._entries[name].validate(args, ctx)
@@ -306,12 +309,7 @@ class Toolset(BaseToolset[AgentDepsT]):
 
     async def _after(self, name: str, result: Any, ctx: RunContext[AgentDepsT]) -> Any:
         """Let the post hooks change the result, or only look at it if it tells the run what to do next."""
-        hooks: list[Callable[[Any], Any]] = []
-        if of_tool := self.post_hooks.get(name):
-            hooks.append(partial(of_tool, ctx))
-        if everywhere := self.global_hooks.post:
-            hooks.append(partial(everywhere, ctx, name))
-        for hook in hooks:
+        for hook in reversed(self._hooks(self.global_hooks.post, self.post_hooks, name, ctx)):
             try:
                 changed = await resolve(hook(result))
             except Exception as error:  # noqa: BLE001
@@ -325,20 +323,15 @@ class Toolset(BaseToolset[AgentDepsT]):
     def _misfits(self, names: Collection[str]) -> list[str]:
         """Say what is wrong with the hooks."""
         problems: list[str] = []
-        around = self.global_hooks
-        if not isinstance(around, GlobalHooks):  # pyright: ignore[reportUnnecessaryIsInstance]
-            problems.append(f'`global_hooks` is {around!r}. Write `GlobalHooks(pre=..., post=...)`.')
-            around = GlobalHooks[Any]()
-        for kind, value, hooks, everywhere in (
-            ('pre', 'args', self.pre_hooks, around.pre),
-            ('post', 'result', self.post_hooks, around.post),
-        ):
-            for name, hook in hooks.items():
+        if not isinstance(self.global_hooks, GlobalHooks):  # pyright: ignore[reportUnnecessaryIsInstance]
+            problems.append(f'`global_hooks` is {self.global_hooks!r}. Write `GlobalHooks(pre=..., post=...)`.')
+        for kind, value, of_tools in ('pre', 'args', self.pre_hooks), ('post', 'result', self.post_hooks):
+            for name, hook in of_tools.items():
                 if name not in names:
                     there = _there_are(names)
                     problems.append(f'There is a {kind} hook for {name!r}, but no such tool. {there} Correct the name.')
                 problems += misfits(f'The {kind} hook of {name!r}', hook, 'ctx', value)
-            if everywhere is not None:
+            if (everywhere := getattr(self.global_hooks, kind, None)) is not None:
                 problems += misfits(f'The global {kind} hook', everywhere, 'ctx', 'tool_name', value)
         return problems
 
@@ -347,7 +340,7 @@ class Toolset(BaseToolset[AgentDepsT]):
 class ToolsetView(WrapperToolset[AgentDepsT]):
     """Some tools of a `Toolset`, made by `Toolset.subset()`."""
 
-    names: frozenset[str]
+    names: tuple[str, ...]
 
     def subset(self, names: Collection[str]) -> ToolsetView[AgentDepsT]:
         """Return a view that has some of these tools.
@@ -355,7 +348,9 @@ class ToolsetView(WrapperToolset[AgentDepsT]):
         Raises:
             UserError: This view has no tool of such a name.
         """
-        return replace(self, names=_known(names, self.names, self.label))
+        if unknown := ' or '.join(repr(name) for name in names if name not in self.names):
+            raise UserError(f'{self.wrapped.label} has no tool {unknown}. {_there_are(self.names)} Correct the name.')
+        return replace(self, names=tuple(names))
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         """List the tools of the view, but for those that aren't available."""
@@ -415,20 +410,8 @@ def _make(tools: Sequence[type[BaseTool] | BaseTool]) -> tuple[list[BaseTool], l
     return list(made.values()), problems
 
 
-def _known(names: Collection[str], there: Collection[str], label: str) -> frozenset[str]:
-    if unknown := [name for name in names if name not in there]:
-        raise UserError(f'{label} has no tool {" or ".join(map(repr, unknown))}. {_there_are(there)} Correct the name.')
-    return frozenset(names)
-
-
 def _there_are(names: Collection[str]) -> str:
     return f'There are: {", ".join(map(repr, names)) or "none"}.'
-
-
-def _checked(args: object, hook: str, name: str) -> dict[str, Any]:
-    if not isinstance(args, dict):
-        raise UserError(f'{hook} of tool {name!r} returned {args!r}. Return the arguments, changed or not, as a dict.')
-    return cast('dict[str, Any]', args)
 
 
 def _fingerprint(args: dict[str, Any]) -> bytes | None:
