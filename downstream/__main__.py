@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -70,10 +70,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f'error: {error}', file=sys.stderr)
         return 1
 
-    print()
-    for title, result in results.items():
-        print(f'- {title}: {result}')
+    print_results(results)
     return int(PASSED not in results.values() or FAILED in results.values())
+
+
+def print_results(results: Mapping[str, str]) -> None:
+    """End the output with a line for each result."""
+    print('\n'.join(['', *(f'- {what}: {result}' for what, result in results.items())]))
 
 
 def find_projects(name: str | None = None) -> list[Project]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from downstream.__main__ import print_results
 from examples.__main__ import requirements as examples_need
 from pydantic_ai_slim.hatch_build import DIST_NAME, ForkError
 from series.environments import ENGINES, built_wheel, find_python, make_environment, overrides
@@ -56,9 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f'error: {error}', file=sys.stderr)
         return 1
 
-    print()
-    for what, result in results.items():
-        print(f'- {what}: {result}')
+    print_results(results)
     # A version that was asked for must be there.
     wrong = (FAILED, SKIPPED) if options.python else (FAILED,)
     return int(PASSED not in results.values() or any(result.startswith(wrong) for result in results.values()))
