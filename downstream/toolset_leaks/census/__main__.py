@@ -1,4 +1,4 @@
-"""Look for leaks in published packages: `python downstream/toolset_leaks/census`.
+"""Look for leaks in published packages: `build/tool/bin/python downstream/toolset_leaks/census`.
 
 For each package that `subjects.py` names it makes an environment with the newest release, drives the agents in the sandbox, and writes
 what it found to `results.json`. Then it writes the table of `docs/downstream/toolset-leaks.md`, with what `verdicts.toml` says
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -27,44 +27,57 @@ from subjects import SUBJECTS, Subject
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent
-PAGE = PROJECT.parents[1] / 'docs' / 'downstream' / 'toolset-leaks.md'
+ROOT = PROJECT.parents[1]
+sys.path.append(str(ROOT))
+# By name, since the types of this project are checked without the rest of the repository.
+environments: Any = importlib.import_module('series.environments')
+errors: Any = importlib.import_module('series.errors')
+PAGE = ROOT / 'docs' / 'downstream' / 'toolset-leaks.md'
 RESULTS = HERE / 'results.json'
 VERDICTS = HERE / 'verdicts.toml'
+PYTHON = '3.12'
+"""What the environments are made of: the newest releases of some packages need it."""
 BEGIN, END = '<!-- census: begin -->', '<!-- census: end -->'
-UV = shutil.which('uv', path=str(Path(sys.executable).parent)) or shutil.which('uv') or 'uv'
+
+
+class CensusError(Exception):
+    """A package that can't be driven."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the census, or with `--table` only its table."""
     parser = argparse.ArgumentParser('census', description=(__doc__ or '').partition('\n')[0])
     parser.add_argument('packages', nargs='*', help='only these; the results of the others stay')
-    parser.add_argument(
-        '--folder', type=Path, default=PROJECT.parents[1] / 'build' / 'census', help='where environments are made'
-    )
+    parser.add_argument('--folder', type=Path, default=ROOT / 'build' / 'census', help='where environments are made')
     parser.add_argument('--table', action='store_true', help='only write the table, of the results that are there')
     given = parser.parse_args(arguments)
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    failed: list[str] = []
     if not given.table:
+        if not (python := environments.find_python(PYTHON)):
+            parser.error(f'the environments need Python {PYTHON}, and this machine has none')
         for package, subjects in groupby(SUBJECTS, key=lambda subject: subject.package):
             if not given.packages or package in given.packages:
                 print(package, flush=True)
-                results |= drive(package, list(subjects), given.folder)
+                try:
+                    results |= drive(package, list(subjects), given.folder, python)
+                except (CensusError, errors.SeriesError) as error:
+                    failed.append(f'error: {package}: {error}')
                 RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + '\n')
     text = table(results, tomllib.loads(VERDICTS.read_text()))
     before, _, rest = PAGE.read_text().partition(BEGIN)
     PAGE.write_text(f'{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}')
-    return 0
+    if failed:
+        print('\n'.join([*failed, 'Their earlier results stay in the table.']), file=sys.stderr)
+    return int(bool(failed))
 
 
-def drive(package: str, subjects: list[Subject], folder: Path) -> dict[str, Any]:
+def drive(package: str, subjects: list[Subject], folder: Path, python: Path) -> dict[str, Any]:
     """Drive the agents of one package in an environment with its newest release."""
-    environment = folder / package
-    python = environment / 'bin' / 'python'
     needs = {need for subject in subjects for need in subject.needs}
-    run(UV, 'venv', '--quiet', '--no-project', '--clear', str(environment))
-    run(UV, 'pip', 'install', '--quiet', '--python', str(python), str(PROJECT), package, *sorted(needs))
-    listed = json.loads(run(UV, 'pip', 'list', '--python', str(python), '--format', 'json'))
-    versions = {item['name']: item['version'] for item in listed}
+    python = environments.make_environment(folder / package, python, [PROJECT, package, *sorted(needs)])
+    listed = environments.uv('pip', 'list', '--python', str(python), '--format', 'json').stdout
+    versions = {item['name']: item['version'] for item in json.loads(listed)}
     results: dict[str, Any] = {}
     for subject in subjects:
         options = ['--deps', f'subjects:{subject.deps}'] if subject.deps else []
@@ -76,7 +89,7 @@ def drive(package: str, subjects: list[Subject], folder: Path) -> dict[str, Any]
             check=False,
         )
         if done.returncode not in (0, 1):
-            sys.exit(f'{package}, {subject.name}: {done.stderr}')
+            raise CensusError(f'`{subject.name}` can not be driven. Correct it in `subjects.py`.\n{done.stderr}')
         report = json.loads(done.stdout)
         results[subject.name] = {
             'package': package,
@@ -134,14 +147,6 @@ def judge(verdicts: dict[str, Any], subject: str, name: str) -> dict[str, str]:
     """Return what a person says of a finding; `"*"` stands for all findings of a subject."""
     about = verdicts.get(subject, {})
     return about.get(name) or about.get('*') or {'verdict': 'not yet checked', 'why': ''}
-
-
-def run(*command: str) -> str:
-    """Run a command, and return what it prints."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f'`{" ".join(command[:3])}` failed:\n{done.stderr}')
-    return done.stdout
 
 
 if __name__ == '__main__':

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from pydantic_ai import Agent
+from pydantic_ai import Agent, FunctionToolset
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
@@ -20,6 +20,18 @@ pytest_plugins = ['pytester']
 @pytest.fixture
 def anyio_backend() -> str:
     return 'asyncio'
+
+
+class Notes(FunctionToolset[Any]):
+    """A toolset that leaks."""
+
+    def __init__(self) -> None:
+        super().__init__([self.keep])
+        self.kept: list[str] = []
+
+    def keep(self, text: str) -> list[str]:
+        self.kept.append(text)
+        return self.kept
 
 
 MakeAgent = Callable[..., Agent[Any, str]]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import collections
 import contextvars
+import datetime
+import enum
 import itertools
+import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -15,7 +18,8 @@ from pydantic_ai import Agent, FunctionToolset, RunContext
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 
-from toolset_leaks import ToolsetLeakError, assert_no_leak, find_leaks
+from toolset_leaks import ToolsetLeakError, assert_no_leak, find_leaks, rules
+from toolset_leaks.snapshot import Place, Snapshot
 
 STORE: dict[str, str] = {}
 TOTAL = 0
@@ -405,17 +409,129 @@ def test_find_leaks_survives_containers_that_are_too_large_to_compare():
     assert (leak.where, leak.what) == ('`Large.rows`', 'length was 1000000, is 1000001')
 
 
+class Plain:
+    def __init__(self, number: int):
+        self.number, self.marks = number, list[str]()
+
+
+@dataclass
+class Slotted:
+    __slots__ = ('marks', 'number')
+    number: int
+    marks: list[str]
+
+
+class Status(enum.Enum):
+    NEW = 'new'
+
+
+class Model(BaseModel):
+    number: int
+    marks: list[str] = []
+    status: Status = Status.NEW
+    since: datetime.date = datetime.date(2026, 1, 1)
+    path: pathlib.PurePath = pathlib.PurePath('a')
+
+
+class Linked:
+    """Refers to itself."""
+
+    def __init__(self, number: int):
+        self.number, self.marks, self.own = number, list[str](), self
+
+
+class Acting:
+    """Has a function of its own, which has to be looked into."""
+
+    def __init__(self, number: int):
+        self.number, self.marks = number, list[str]()
+        self.act = lambda: self.marks
+
+
+ROWS: list[Callable[[int], Any]] = [
+    lambda number: {'id': number, 'marks': list[str]()},
+    Plain,
+    lambda number: Slotted(number, []),
+    lambda number: Model(number=number),
+    Linked,
+    Acting,
+]
+
+
+@pytest.mark.parametrize('make', ROWS, ids=['dict', 'object', 'slots', 'model', 'cycle', 'function'])
 @pytest.mark.parametrize('number', [10, 100, 1000])
-def test_find_leaks_finds_one_changed_entry_among_many(number: int):
+def test_find_leaks_finds_one_changed_entry_among_many(number: int, make: Callable[[int], Any]):
     class Table(FunctionToolset[Any]):
         def __init__(self) -> None:
             super().__init__([self.mark])
-            self.rows = [{'id': index, 'marks': list[str]()} for index in range(number)]
+            self.rows = [make(index) for index in range(number)]
 
         def mark(self, text: str) -> None:
-            self.rows[5]['marks'] = [text]
+            row = self.rows[5]
+            if isinstance(row, dict):
+                row['marks'] = [text]
+            else:
+                row.marks = [text]
 
     [leak] = find_leaks(Agent(TestModel(), toolsets=[Table()])).leaks
 
     assert leak.where.startswith('`Table.rows[5]')
     assert leak.times == 3
+
+
+def test_find_leaks_finds_what_the_class_of_many_entries_keeps():
+    class Entry:
+        latest = 'nobody'
+
+        def __init__(self) -> None:
+            self.title = 'a'
+
+        def take(self, person: str) -> None:
+            type(self).latest = person
+
+    class Shelf(FunctionToolset[Any]):
+        def __init__(self) -> None:
+            super().__init__([self.borrow])
+            self.entries = [Entry() for _ in range(100)]
+
+        def borrow(self, person: str) -> None:
+            self.entries[3].take(person)
+
+    assert [leak.name for leak in find_leaks(Agent(TestModel(), toolsets=[Shelf()])).leaks] == ['Entry.latest']
+
+
+def test_watch_runs_no_code_of_the_entries_that_it_compares():
+    class Entry:
+        def __init__(self) -> None:
+            self.title = 'a'
+
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            raise AssertionError('no code of its own is run')
+
+        def __getstate__(self) -> Any:
+            raise AssertionError('no code of its own is run')
+
+        def __setstate__(self, state: Any) -> None:
+            raise AssertionError('no code of its own is run')
+
+    class Shelf(FunctionToolset[Any]):
+        def __init__(self) -> None:
+            super().__init__([self.rename])
+            self.entries = [Entry() for _ in range(100)]
+
+        def rename(self, title: str) -> None:
+            self.entries[7].title = title
+
+    [leak] = find_leaks(Agent(TestModel(), toolsets=[Shelf()])).leaks
+
+    assert leak.where == '`Shelf.entries[7]`'
+
+
+def test_snapshot_looks_at_many_entries_as_a_whole_up_to_a_size(monkeypatch: pytest.MonkeyPatch):
+    """That is what a run under watch costs: each object that is looked into takes as long as ten of them as a whole."""
+    few = len(Snapshot([([Plain(number) for number in range(1000)], Place('rows'))]).nodes)
+    assert few < 20
+
+    monkeypatch.setattr(rules, 'BYTES_LIMIT', 1000)
+    snapshot = Snapshot([([Plain(number) for number in range(5000)], Place('rows'))], max_objects=3000)
+    assert (len(snapshot.nodes), snapshot.complete) == (3000, False)

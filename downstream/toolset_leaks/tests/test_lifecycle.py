@@ -13,19 +13,15 @@ from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 
 from toolset_leaks import find_leaks
 
+from .conftest import Notes
+
 describe_lifecycle: Any = getattr(module, 'describe_lifecycle', None)
 on_fork = pytest.mark.skipif(describe_lifecycle is None, reason='the base has no `stateful`')
 with_for_run = pytest.mark.skipif(not hasattr(AbstractToolset, 'for_run'), reason='pydantic-ai 1 has no `for_run()`')
 
 
-class Leaky(FunctionToolset[Any]):
-    def __init__(self) -> None:
-        super().__init__([self.keep])
-        self.kept: list[str] = []
-
-    def keep(self, text: str) -> list[str]:
-        self.kept.append(text)
-        return self.kept
+class Leaky(Notes):
+    """Forgets to say that it has state."""
 
 
 class Copied(Leaky):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,23 +13,16 @@ from pydantic_ai.models.test import TestModel
 
 from toolset_leaks import Watch
 
+from .conftest import MakeAgent, Notes
+
 pytestmark = pytest.mark.anyio
-
-MakeAgent = Callable[..., Agent[Any, str]]
-
-
-class Notes(FunctionToolset[Any]):
-    def __init__(self) -> None:
-        super().__init__([self.keep])
-        self.kept: list[str] = []
-
-    def keep(self, text: str) -> list[str]:
-        self.kept.append(text)
-        return self.kept
 
 
 class Leaf:
-    pass
+    """Is looked into by itself, since it holds a function."""
+
+    def __init__(self) -> None:
+        self.act = lambda: self
 
 
 MODULE_NOTES: list[str] = []

@@ -94,10 +94,13 @@ ONCE = re.compile(
 """Names of flags that say whether something was prepared that all runs use."""
 
 SMALL = 50
-"""A container with more entries than this is compared as a whole if it holds nothing but texts, numbers and other containers."""
+"""A container with more entries than this is compared as a whole if it holds nothing but data, and objects that hold such."""
 
 SIZE_LIMIT = 10_000
 """A container with more entries than this is watched by its length only."""
+
+BYTES_LIMIT = 4_000_000
+"""A container with more in it than this is looked into entry by entry, as long as `max_objects` and `max_seconds` allow."""
 
 
 @functools.cache
@@ -166,11 +169,12 @@ def _kind_in_framework(cls: type) -> Kind:
 
 def is_toolset(value: object) -> bool:
     """Whether it's a toolset or a capability, at which a finding's name starts."""
-    return _is_toolset_class(class_of(value))
+    return is_toolset_class(class_of(value))
 
 
 @functools.cache
-def _is_toolset_class(cls: type) -> bool:
+def is_toolset_class(cls: type) -> bool:
+    """Whether it's a class of toolsets or capabilities."""
     return not {'AbstractToolset', 'AbstractCapability'}.isdisjoint(base.__name__ for base in cls.__mro__)
 
 
@@ -178,7 +182,7 @@ def _is_toolset_class(cls: type) -> bool:
 def acts_when_entered(cls: type) -> bool:
     """Whether it's a toolset or a capability with code of its own that runs when a run begins."""
     methods = (getattr(cls, name, None) for name in ('__aenter__', 'for_run', 'copy', 'before_run'))
-    return _is_toolset_class(cls) and any(
+    return is_toolset_class(cls) and any(
         origin(str(getattr(it, '__module__', 'builtins'))) == 'watched' for it in methods
     )
 
@@ -277,16 +281,18 @@ def atoms(values: Iterable[Any], limit: int = 500) -> Iterable[str | int | float
 
 
 def attributes(value: object) -> dict[str, Any]:
-    """Return what an object holds in its attributes and slots."""
-    held: dict[str, Any] = dict(getattr(value, '__dict__', ()))
-    for name, slot in _slots(class_of(value)):
-        with contextlib.suppress(AttributeError):
-            held[name] = slot.__get__(value)
+    """Return what an object holds in its attributes and slots. It isn't to be changed."""
+    held: dict[str, Any] = getattr(value, '__dict__', {})
+    if own := slots(class_of(value)):
+        held = held.copy()
+        for name, slot in own:
+            with contextlib.suppress(AttributeError):
+                held[name] = slot.__get__(value)
     return held
 
 
 @functools.cache
-def _slots(cls: type) -> tuple[tuple[str, Any], ...]:
+def slots(cls: type) -> tuple[tuple[str, Any], ...]:
     """Find the slots of a class that hold state; those that pydantic uses for extra and private fields do."""
     return tuple(
         (name, slot)

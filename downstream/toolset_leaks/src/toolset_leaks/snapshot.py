@@ -9,8 +9,8 @@ import contextvars
 import functools
 import io
 import itertools
-import marshal
 import operator
+import pickle
 import queue
 import re
 import reprlib
@@ -162,7 +162,7 @@ class Node:
         node = self
         while (holder := node._holder) is not None:
             groups = read(holder.value)
-            whole = node._group == 'class' or any(group in ('plain', 'inner') for group, _, _ in groups)
+            whole = node._group == 'class' or any(group in ('packed', 'inner') for group, _, _ in groups)
             if not whole and not any(value is node.value for _, _, values in groups for value in values):
                 return True
             node = holder
@@ -201,12 +201,12 @@ class Snapshot:
                 return
             node = nodes[id(value)] = Node(*reached)
             todo.extend(_held(node))
-            cls = rules.class_of(value)
-            if cls not in self._classes:
-                self._classes.add(cls)
-                self._enters = self._enters or rules.acts_when_entered(cls)
-                if _is_code(cls):
-                    todo.append((cls, node, 'class', 'class'))
+            for cls in (rules.class_of(value), *_packed(node.groups)):
+                if cls not in self._classes:
+                    self._classes.add(cls)
+                    self._enters = self._enters or rules.acts_when_entered(cls)
+                    if _is_code(cls):
+                        todo.append((cls, node, 'class', 'class'))
 
     def entered(self) -> None:
         """Look once more when the toolsets were entered: what they do then isn't what a run leaves behind."""
@@ -244,6 +244,11 @@ def _held(node: Node) -> Iterator[tuple[Any, Node, GroupKind, Any]]:
                 yield held, node, group, key
 
 
+def _packed(groups: list[Group]) -> Sequence[type]:
+    """Return the classes of objects that were packed."""
+    return groups[0][1] if groups and groups[0][0] == 'packed' else ()
+
+
 def _aligned(groups: list[Group], others: list[Group]) -> list[Group]:
     """Return other groups of the same object in the order of the first; those that aren't there are empty."""
     by_kind = {group[0]: group for group in map(_expanded, others)}
@@ -251,15 +256,15 @@ def _aligned(groups: list[Group], others: list[Group]) -> list[Group]:
 
 
 def _expanded(group: Group) -> Group:
-    """Return what a container holds whose content was kept as bytes."""
-    if group[0] != 'plain':
+    """Return what a container holds whose content was packed."""
+    if group[0] != 'packed':
         return group
-    content: Any = marshal.loads(group[2][0])
+    content: Any = pickle.loads(group[2][0])
     return _mapping_items(content) if isinstance(content, dict) else _items(content)
 
 
 def _identical_groups(old: Group, new: Group) -> bool:
-    if old[0] == 'plain':
+    if old[0] == 'packed':
         return old == new
     return _identical(old[2], new[2]) and (old[1] is new[1] or _identical(old[1], new[1]))
 
@@ -312,7 +317,7 @@ def _entries(values: Any) -> str:
     return f'{len(values)} {"entry" if len(values) == 1 else "entries"}'
 
 
-def alike(old: Any, new: Any, depth: int = 6) -> bool:
+def alike(old: Any, new: Any, depth: int = 50, compared: set[tuple[int, int]] | None = None) -> bool:
     """Whether a value stands for the same as another one: it's equal, it's a resource too, or all that it holds is alike."""
     if old is new:
         return True
@@ -328,11 +333,16 @@ def alike(old: Any, new: Any, depth: int = 6) -> bool:
             return False
     if isinstance(old, types.FunctionType) and old.__code__ is not new.__code__:
         return False
+    # What refers to itself is alike if all else is. Only what others hold is noted: IDs of what is made here come again.
+    compared = set() if compared is None else compared
+    if (id(old), id(new)) in compared:
+        return True
+    compared.add((id(old), id(new)))
     groups = read(old), read(new)
     return len(groups[0]) == len(groups[1]) and all(
         a[0] == b[0]
         and (set(a[2]) == set(b[2]) if a[0] == 'member' else list(a[1]) == list(b[1]))
-        and (a[0] == 'member' or all(alike(x, y, depth - 1) for x, y in zip(a[2], b[2], strict=False)))
+        and (a[0] == 'member' or all(alike(x, y, depth - 1, compared) for x, y in zip(a[2], b[2], strict=False)))
         for a, b in zip(*groups, strict=False)
     )
 
@@ -380,10 +390,67 @@ def _large(value: Any) -> list[Group] | None:
         return None
     if len(value) > rules.SIZE_LIMIT:
         return [('inner', ('length',), (len(value),))]
+    packed = _Bytes()
+    packer = _Packer(packed)
     try:
-        return [('plain', ('content',), (marshal.dumps(value, 2),))]
-    except ValueError:  # it holds objects
+        packer.dump(value)
+    except Exception:  # noqa: BLE001 - it holds what has to be looked into by itself, or too much
         return None
+    return [('packed', tuple(packer.classes), (packed.getvalue(),))]
+
+
+class _Bytes(io.BytesIO):
+    def write(self, data: Any) -> int:
+        if self.tell() > rules.BYTES_LIMIT:
+            raise OverflowError
+        return super().write(data)
+
+
+class _Packer(pickle.Pickler):
+    """Makes bytes of plain data, and of objects that hold nothing but such. No code of a user's runs for that."""
+
+    def __init__(self, file: _Bytes):
+        super().__init__(file, 5)
+        self.classes: dict[type, tuple[tuple[int], Callable[[Any], dict[str, Any]]]] = {}
+
+    def reducer_override(self, value: Any) -> Any:
+        """Say how something that is no plain data is packed."""
+        cls = rules.class_of(value)
+        if found := self.classes.get(cls):
+            key, attributes = found
+            return _empty, key, attributes(value), None, None, _fill
+        if attributes := _packed_attributes(cls):
+            self.classes[cls] = (id(cls),), attributes
+            return self.reducer_override(value)
+        if value is _empty or value is _fill or rules.kind(value if isinstance(value, type) else cls) == 'value':
+            return NotImplemented
+        raise TypeError(f'{cls} is looked into by itself')
+
+
+_dict: Callable[[Any], dict[str, Any]] = operator.attrgetter('__dict__')
+_packed_classes: dict[int, type[Any]] = {}
+
+
+@functools.cache
+def _packed_attributes(cls: type) -> Callable[[Any], dict[str, Any]] | None:
+    """Return what gets all that an object of a class holds, if it's no more than attributes."""
+    walked = rules.kind(cls) == 'walked' and _reader(cls, False) is _read_object
+    if not walked or rules.origin(cls.__module__) == 'framework' or rules.is_toolset_class(cls):
+        return None
+    _packed_classes[id(cls)] = cls
+    plain = cls.__dictoffset__ and not _skipped(cls) and not rules.slots(cls)
+    return _dict if plain else _attributes
+
+
+def _empty(cls: int) -> Any:
+    """Make an object of a class, without its `__init__()`, when it's unpacked."""
+    return object.__new__(_packed_classes[cls])
+
+
+def _fill(made: Any, held: dict[str, Any]) -> None:
+    """Give it what it held."""
+    for name, value in held.items():
+        object.__setattr__(made, name, value)
 
 
 def _set(value: Any) -> list[Group]:
@@ -396,13 +463,18 @@ def _content(get: Callable[[Any], Any]) -> Callable[[Any], list[Group]]:
 
 
 def _read_object(value: Any) -> list[Group]:
+    held = _attributes(value)
+    return [('attribute', tuple(held), tuple(held.values()))]
+
+
+def _attributes(value: Any) -> dict[str, Any]:
     cls = rules.class_of(value)
     held = rules.attributes(value)
     if skipped := _skipped(cls):
         held = {name: held[name] for name in held if name not in skipped}
     if cls.__name__ == 'Tool' and rules.origin(cls.__module__) == 'framework':
         held = {name: held[name] for name in held if name in rules.TOOL_ATTRIBUTES}
-    return [('attribute', tuple(held), tuple(held.values()))]
+    return held
 
 
 _skipped = functools.cache(rules.attributes_to_skip)
