@@ -36,11 +36,8 @@ def render(base: Results, fork: Results, comparisons: Sequence[Comparison]) -> R
             f'{_plain(model)}.' if model else 'scripted, without a network.',
         )
     ]
-    for number, (left, right, comparison) in enumerate(
-        zip(base.scenarios, fork.scenarios, comparisons, strict=True), 1
-    ):
-        title = Text(f'{number}. {_plain(left.title)}', style='bold')
-        parts += [Text(), title, _table(base, fork, left, right, comparison)]
+    for number in range(len(comparisons)):
+        parts += [Text(), render_scenario(base, fork, comparisons, number)]
     shown, words = conclude(comparisons)
     sign = State.ISOLATED if shown else State.LEAKS
     parts += [Text(), Text(f'{_SIGNS[sign]} {words}', style=_STYLES[sign])]
@@ -49,6 +46,20 @@ def render(base: Results, fork: Results, comparisons: Sequence[Comparison]) -> R
             Text('A real model may not do as asked, and its provider may refuse. Try again, or leave `--model` out.')
         )
     return Group(*parts)
+
+
+def render_scenario(base: Results, fork: Results, comparisons: Sequence[Comparison], number: int) -> RenderableType:
+    """Lay out one scenario.
+
+    Args:
+        base: What the base showed.
+        fork: What the fork showed, for the same scenarios.
+        comparisons: The verdicts on them, in the same order.
+        number: Which one, from 0.
+    """
+    left, right = base.scenarios[number], fork.scenarios[number]
+    title = Text(f'{number + 1}. {_plain(left.title)}', style='bold')
+    return Group(title, _table(base, fork, left, right, comparisons[number]))
 
 
 def _table(base: Results, fork: Results, left: Scenario, right: Scenario, comparison: Comparison) -> Table:

@@ -10,13 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic_ai_slim.hatch_build import ForkError
-from series.environments import built_wheel, line_python, make_environment
+from series.build import build
+from series.environments import NoWheelError, base_requirements, built_wheel, line_python, make_environment
 from series.errors import SeriesError
 from series.line import Line, find_line
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = '[fastmcp,mcp,openai]'
 """The extras that the examples need: those of MCP, and that of a real model."""
+
+ON_BASE = {'coordinated': 'toolsets.DynamicToolset(make, per_run_step=False)', 'mcp_client': 'make()'}
+"""What an example has on the base, by its name, in place of `per_run(make)`, which the base doesn't have."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,22 +34,64 @@ def main(arguments: Sequence[str] | None = None) -> int:
     choices = {**examples, **{name: what for name, (_, what) in projects.items()}}
     parser.add_argument('name', nargs='?', choices=choices, help='the example; all are listed if left out')
     parser.add_argument('--line', help='an upstream release; the newest line if left out')
+    parser.add_argument('--base', action='store_true', help='run it on the unmodified base, to see the difference')
     options, rest = parser.parse_known_args(arguments)
     if not options.name:
         width = max(map(len, choices))
         print('\n'.join(f'{name:{width}}  {what}' for name, what in choices.items()))
         return 0
+    if options.base and options.name in projects:
+        parser.error(f'the base runs the chapters of the cookbook, and `{options.name}` is none of them')
     try:
         line = find_line(ROOT, options.line)
+        if not options.base:
+            build_if_needed(line)
         if options.name in projects:
             main_file = projects[options.name][0]
             return _run([str(_project_python(main_file, line)), str(main_file), *rest])
-        folder = ROOT / 'build' / 'envs' / f'examples-{line.name}'
-        python = make_environment(folder, line_python(line), requirements(line))
+        python = make_example_environment(line, 'base' if options.base else 'fork')
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
-    return _run([str(python), '-m', f'examples.{options.name}', *rest])
+    return _run([*command(options.name, python, 'base' if options.base else 'fork'), *rest])
+
+
+def command(name: str, python: Path, side: str) -> list[str]:
+    """Return the command that runs an example, on the base with what stands in place of `per_run()` there."""
+    if side == 'fork' or name not in ON_BASE:
+        return [str(python), '-m', f'examples.{name}']
+    script = (
+        'import runpy, pydantic_ai.toolsets as toolsets; '
+        f'toolsets.per_run = lambda make: {ON_BASE[name]}; '
+        f'runpy.run_module("examples.{name}", run_name="__main__", alter_sys=True)'
+    )
+    return [str(python), '-c', script]
+
+
+def build_if_needed(line: Line) -> None:
+    """Build the wheel of a line if there is none, or if what it is made of was changed since.
+
+    Raises:
+        BuildError: The build failed.
+    """
+    project = line.root / 'pydantic_ai_slim'
+    # The folder itself changes when a patch is deleted.
+    made_of = [line.folder, *line.folder.iterdir(), *project.glob('*.py'), *(project / line.name).glob('*')]
+    try:
+        built = built_wheel(line).stat().st_mtime
+    except NoWheelError:
+        built = 0
+    if any(path.stat().st_mtime > built for path in made_of):
+        build(line, lambda step, done=0, of=None: print(step, file=sys.stderr, flush=True))
+
+
+def make_example_environment(line: Line, side: str) -> Path:
+    """Make the environment of the examples with the built fork, or with the base, and return its interpreter."""
+    folder = ROOT / 'build' / 'envs' / f'examples-{"base-" if side == "base" else ""}{line.name}'
+    if side == 'fork':
+        return make_environment(folder, line_python(line), requirements(line))
+    base = [*base_requirements(line, EXTRAS), '--requirement', ROOT / 'requirements' / 'examples.in']
+    return make_environment(folder, line_python(line), base)
 
 
 def _run(command: list[str]) -> int:

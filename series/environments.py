@@ -22,6 +22,10 @@ ENGINES = '[dbos,prefect,temporal]'
 """The extras with the durable engines, to be put behind the fork's wheel."""
 
 
+MODEL = '[openai]'
+"""The extra for the real model that the README names, so that it can be tried with no further step."""
+
+
 class EnvironmentFailedError(SeriesError):
     """An environment that uv could not make."""
 
@@ -74,7 +78,7 @@ def line_python(line: Line) -> Path:
     return Path(sys.executable)
 
 
-def base_requirements(line: Line) -> list[str | Path]:
+def base_requirements(line: Line, extras: str = '') -> list[str | Path]:
     """Return what to install for the unmodified base, which doesn't work without the line's caps.
 
     The caps are constraints, since most of them are on what only an extra needs; they are written to a file in `build/envs`.
@@ -82,7 +86,7 @@ def base_requirements(line: Line) -> list[str | Path]:
     constraints = line.root / 'build' / 'envs' / f'caps-{line.name}.txt'
     constraints.parent.mkdir(parents=True, exist_ok=True)
     constraints.write_text(''.join(f'{name}{cap}\n' for name, cap in line.caps.items()))
-    return [f'{DIST_NAME}==={line.base}', '--constraint', constraints]
+    return [f'{DIST_NAME}{extras}==={line.base}', '--constraint', constraints]
 
 
 def overrides(line: Line) -> list[str | Path]:
@@ -105,8 +109,12 @@ def built_wheel(line: Line) -> Path:
     return wheel
 
 
-def make_environments(line: Line) -> list[Path]:
+def make_environments(line: Line, extras: str = '') -> list[Path]:
     """Make an environment with the base and one with the fork.
+
+    Args:
+        line: The line.
+        extras: Those that both are to have, such as `[openai]`.
 
     Returns:
         Their folders, `build/envs/base-LINE` and `build/envs/fork-LINE`.
@@ -116,7 +124,7 @@ def make_environments(line: Line) -> list[Path]:
         NoPythonError: This machine has no Python for it.
         EnvironmentFailedError: uv could not make one of them.
     """
-    requirements = {'base': base_requirements(line), 'fork': [built_wheel(line)]}
+    requirements = {'base': base_requirements(line, extras), 'fork': [f'{built_wheel(line)}{extras}']}
     folders = {side: line.root / 'build' / 'envs' / f'{side}-{line.name}' for side in requirements}
     for side, folder in folders.items():
         make_environment(folder, line_python(line), requirements[side])
@@ -184,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         line = find_line(Path.cwd(), name)
         with Console(stderr=True).status(f'Making environments with the base and with the fork of {line.name}'):
-            folders = make_environments(line)
+            folders = make_environments(line, MODEL)
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1

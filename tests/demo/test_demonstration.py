@@ -11,7 +11,7 @@ from demo.__main__ import main
 from demo.environments import SCRIPT
 from demo.results import read_environment, read_scenario
 from demo.verdict import State, judge
-from series.environments import make_environments
+from series.environments import MODEL, make_environments
 from series.line import Line, find_line
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ def line() -> Line:
 @pytest.fixture(scope='module')
 def pythons(line: Line) -> list[Path]:
     """The interpreters of `make environments`, brought up to date with the wheel in `dist/`."""
-    return [folder / 'bin' / 'python' for folder in make_environments(line)]
+    return [folder / 'bin' / 'python' for folder in make_environments(line, MODEL)]
 
 
 def test_demonstration_base_leaks_and_fork_does_not(
@@ -70,8 +70,19 @@ def test_demonstration_model_without_its_package_is_refused(
 ) -> None:
     monkeypatch.chdir(ROOT)
     fork = pythons[1]
-    assert main([f'--base={fork}', f'--fork={fork}', '--model=openai:gpt-5-mini']) == 1
+    assert main([f'--base={fork}', f'--fork={fork}', '--model=anthropic:claude-haiku-4-5']) == 1
     errors = capsys.readouterr().err
-    assert errors.startswith('error: The model `openai:gpt-5-mini` cannot be used in the environment of the ')
+    assert errors.startswith('error: The model `anthropic:claude-haiku-4-5` cannot be used in the environment of the ')
     assert 'pip install --python build/envs/fork-' in errors
-    assert '"pydantic-ai-slim[openai]"' in errors
+    assert '"pydantic-ai-slim[anthropic]"' in errors
+
+
+def test_demonstration_runs_the_model_of_the_readme_with_no_package_missing(
+    line: Line, pythons: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv('OPENAI_API_KEY', raising=False)
+    assert main([line.name, '--model=openai:gpt-5-mini']) == 1
+    errors = capsys.readouterr().err
+    assert 'OPENAI_API_KEY' in errors
+    assert 'pip install' not in errors

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from examples import __main__ as examples
@@ -31,14 +33,39 @@ def test_examples_unknown_name_is_refused_with_those_there_are(capsys: pytest.Ca
     assert 'pure_functions' in said
 
 
-def test_examples_without_the_wheel_says_how_to_build_it(line: Line, capsys: pytest.CaptureFixture[str]) -> None:
-    assert examples.main(['pure_functions', '--model', 'test']) == 1
+def test_examples_build_the_wheel_only_if_there_is_none_or_the_patches_are_newer(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[str] = []
+    monkeypatch.setattr(examples, 'build', lambda line, report: built.append(line.name))
+    wheel = line.root / 'dist' / f'pydantic_ai_slim-{line.version}-py3-none-any.whl'
+    wheel.parent.mkdir(exist_ok=True)
 
-    assert capsys.readouterr().err == (
-        f'error: The fork {line.version} is not built: '
-        f'`dist/pydantic_ai_slim-{line.version}-py3-none-any.whl` does not exist.\n'
-        'Build it with `make build LINE=1.0.0`, then run the same command again.\n'
-    )
+    examples.build_if_needed(line)
+    assert built == ['1.0.0']
+
+    wheel.write_bytes(b'')
+    later = wheel.stat().st_mtime + 10
+    os.utime(wheel, (later, later))
+    examples.build_if_needed(line)
+    assert built == ['1.0.0']
+
+    patch = line.folder / '0001-Add-one.patch'
+    patch.touch()
+    os.utime(patch, (later + 10, later + 10))
+    examples.build_if_needed(line)
+    assert built == ['1.0.0', '1.0.0']
+
+
+def test_examples_unknown_name_is_refused_before_anything_is_built(
+    line: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(examples, 'build', lambda line, report: pytest.fail('built'))
+
+    for arguments in (['none'], ['first-user', '--base']):
+        with pytest.raises(SystemExit) as exit_:
+            examples.main(arguments)
+        assert exit_.value.code == 2
 
 
 def test_examples_unknown_line_is_refused_with_those_there_are(line: Line, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,5 +85,6 @@ def test_examples_of_downstream_projects_are_listed_by_their_names(
 
     assert examples.main([]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split(maxsplit=1) == ['first-user', 'What a user sees first.']
-    assert examples.main(['first-user']) == 1
-    assert f'The fork {line.version} is not built' in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        examples.main(['first-user', '--base'])
+    assert '`first-user` is none of them' in capsys.readouterr().err
