@@ -51,7 +51,7 @@ def search(query: str) -> ToolCallPart:
 async def test_main_searches_once_in_each_run(capsys: pytest.CaptureFixture[str]) -> None:
     await cache.main(cache.SCRIPT)
 
-    searching = "Searching for 'idempotency key'"
+    searching = "Searching for 'payment'"
     assert capsys.readouterr().out.splitlines() == ['Run 1', searching, 'webhook', 'Run 2', searching, 'webhook']
 
 
