@@ -32,7 +32,7 @@ demo: $(READY) ## run the same script on the base and on the fork, side by side;
 	@$(TOOL) -m demo $(LINE) $(ARGS)
 
 .PHONY: example
-example: $(if $(NAME),build,$(READY)) ## run an example of the cookbook, NAME=…, or list them; ARGS="--model openai:…" for a real model
+example: $(READY) ## run an example of the cookbook, NAME=…, or list them; ARGS=--base on the base, ARGS="--model openai:…" with a real model
 	@$(TOOL) -m examples $(NAME) $(addprefix --line=,$(LINE)) $(ARGS)
 
 .PHONY: environments
@@ -131,6 +131,10 @@ types: build ## check the types of our code and of the files that the patches to
 .PHONY: docs
 docs: $(DOCS_READY) ## build the docs into build/site; each link must lead somewhere
 	@$(TOOL) -m docs.prepare && NO_MKDOCS_2_WARNING=1 $(DOCS) -m mkdocs build --strict
+
+.PHONY: pages
+pages: $(DOCS_READY) wheels ## write anew what the README and the docs show of other files, of the patches and of what programs print
+	@$(TOOL) -m docs.prepare && $(DOCS) -m docs.pages && $(TOOL) -m docs.outputs
 
 .PHONY: docs-serve
 docs-serve: $(DOCS_READY) ## show the docs on this machine, and build them anew whenever they change

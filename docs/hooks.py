@@ -35,7 +35,7 @@ LINES = sorted(
 )
 
 UPSTREAM = 'https://pydantic.dev/docs/ai'
-GRAPH = {'pydantic_graph.basenode.End': 'nodes'}
+GRAPH = {'pydantic_graph.basenode.End': 'nodes', 'pydantic_graph.nodes.End': 'nodes'}
 """What docstrings refer to of upstream's other package, and the page of its API."""
 
 MISNAMED = {'pydantic_ai.output.DeferredToolRequests': 'pydantic_ai.tools.DeferredToolRequests'}
@@ -107,6 +107,22 @@ UPSTREAM_API = {
 }
 """The modules of `pydantic_ai` that have a page of that name in upstream's API documentation."""
 
+FIRST = [
+    f'pydantic_ai.{name}'
+    for name in (
+        'toolsets.AbstractToolset',
+        'toolsets.per_run',
+        'toolsets.describe_lifecycle',
+        'tools.RunContext',
+        'tools.DeferredToolHandler',
+        'agent.AgentRun',
+        'agent.AgentRunResult',
+    )
+]
+"""What people use most, with which the page of the API begins."""
+
+NEW_PARAMETERS = '| Class | Methods | New parameter |\n| --- | --- | --- |\n'
+
 KNOWN: dict[str, set[str]] = {}
 """The paths of each line's public API, to which its pages may refer."""
 
@@ -145,7 +161,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
             )
         sys.modules[f'mkdocstrings_handlers.{line}'] = mkdocstrings_handlers.python
         mkdocstrings.config.handlers[line] = {'paths': [str(_source(line))], 'options': OPTIONS}
-        pages = [f'{line}/{page.name}' for page in _pages(line)]
+        pages = [f'{line}/{page.name}' for page in find_pages(line)]
         nav.insert(at, {f'On {line}': [*pages, {'API': f'{line}/api/index.md'}]})
         at += 1
         config.watch.append(str(_docs(line)))
@@ -159,9 +175,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     script = 'assets/mermaid.tiny.js'
     files.append(File.generated(config, script, abs_src_path=str(SOURCES / Path(script).name)))
     for line in LINES:
-        for page in _pages(line):
-            files.append(File.generated(config, f'{line}/{page.name}', abs_src_path=str(page)))
-        base, fork = (_Api(folder) for folder in (SOURCES / line / 'base' / 'pydantic_ai_slim', _source(line)))
+        for plain in [file for file in files if file.src_uri.startswith(f'{line}/')]:
+            files.remove(plain)  # written for readers without the site, which has more: references to the API
+        for page in find_pages(line):
+            content = line_page(line, page)
+            files.append(File.generated(config, f'{line}/{page.name}', content=content))
+        base, fork = read_apis(line)
         for paths in base.paths.values():
             if url := _upstream_url(_preferred(paths)):
                 for path in paths:
@@ -176,12 +195,75 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def line_page(line: str, page: Path) -> str:
+    """Return a page that the patches of a line add: whole on the newest line, and on others what differs from there."""
+    text = page.read_text('utf-8')
+    newest = _docs(LINES[0]) / page.name
+    return (
+        text
+        if line == LINES[0] or not newest.exists()
+        else differences(line, page.name, text, newest.read_text('utf-8'))
+    )
+
+
+def differences(line: str, file: str, text: str, newest: str) -> str:
+    """Return what a page of a line has, under each of its headings, that the page of the newest line hasn't.
+
+    Args:
+        line: The line.
+        file: The name of the page's file.
+        text: Its page.
+        newest: The page of that name on the newest line.
+    """
+    there = {_alike(block) for _, block in _blocks(newest)}
+    parts = [
+        f'{text.partition(chr(10))[0]} on {line}',
+        f'[The page on {LINES[0]}](../{LINES[0]}/{file}) holds for {line} as well, but for what follows. '  # noqa: ISC004
+        'Each part takes the place of the one that stands there under the same heading; '
+        '[What differs](../lines.md#what-differs) names what only one of the lines has.',
+    ]
+    if all(_alike(block) in there for _, block in _blocks(text)):
+        return f'{parts[0]}\n\n[The page on {LINES[0]}](../{LINES[0]}/{file}) holds for {line} as well.\n'
+    under = ''
+    for heading, block in _blocks(text):
+        if block.startswith('#') or _alike(block) in there:
+            continue
+        if heading != under and not heading.startswith('# '):
+            parts.append(heading)
+            under = heading
+        parts.append(block)
+    return '\n\n'.join(parts) + '\n'
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each heading, paragraph, item of a list, table and block of code, with the heading that it stands under."""
+    heading, code = '', False
+    parts: list[str] = []
+    for line in [*text.splitlines(), '']:
+        fence = line.startswith('```')
+        begins = not code and (not line.strip() or fence or re.match(r'#|[-*] |\d+\. ', line))
+        if begins and parts:
+            block = '\n'.join(parts)
+            heading = block if block.startswith('#') else heading
+            yield heading, block
+            parts = []
+        if code or line.strip():
+            parts.append(line)
+        code = code != fence
+
+
+def _alike(block: str) -> str:
+    """Return what two blocks have in common that say the same: older Pythons import some names from elsewhere."""
+    return re.sub(r'^(?:from|import) .*\n+|\[None\]|\n+(?=\n)', '', block, flags=re.MULTILINE)
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Name what proves the contract, and warn of references to what only another line has, which autorefs would take."""
     line = page.file.src_uri.partition('/')[0]
     for reference in re.findall(r'\]\[(pydantic_ai[\w.]*)\]', markdown):
         if line in KNOWN and reference not in KNOWN[line]:
             log.warning(f"Doc file '{page.file.src_uri}' refers to '{reference}', which {line} doesn't have.")
+    markdown = markdown.replace('](../CHANGELOG.md', '](changelog.md')  # which the site has among its pages
     return contract_page(markdown) if page.file.src_uri == 'contract.md' else markdown
 
 
@@ -195,15 +277,21 @@ class UpstreamLinks(Extension):
 
 class _UpstreamLinksPreprocessor(Preprocessor):
     def run(self, lines: list[str]) -> list[str]:
-        return [re.sub(r'\]\((?:\.\./)*([\w/-]+)\.md(#[\w-]+)?\)', self._link, line) for line in lines]
+        return [link_upstream(line) for line in lines]
 
-    def _link(self, link: re.Match[str]) -> str:
-        name, anchor = link.groups('')
-        if name not in UPSTREAM_PAGES:
-            return link[0]
-        for before, after in MOVED.items():
-            name = re.sub(f'^{before}', after, name)
-        return f']({UPSTREAM}/{name}/{anchor})'
+
+def link_upstream(line: str) -> str:
+    """Return a line of Markdown whose links to pages that only upstream has lead to upstream's site."""
+    return re.sub(r'\]\((?:\.\./)*([\w/-]+)\.md(#[\w-]+)?\)', _link_upstream, line)
+
+
+def _link_upstream(link: re.Match[str]) -> str:
+    name, anchor = link.groups('')
+    if name not in UPSTREAM_PAGES:
+        return link[0]
+    for before, after in MOVED.items():
+        name = re.sub(f'^{before}', after, name)
+    return f']({UPSTREAM}/{name}/{anchor})'
 
 
 def contract_page(markdown: str) -> str:
@@ -216,7 +304,7 @@ def contract_page(markdown: str) -> str:
     return re.sub(r'^\| B(\d+) \|.*\|$', row, markdown, flags=re.MULTILINE)
 
 
-def api_page(line: str, base: _Api, fork: _Api) -> str:
+def api_page(line: str, base: Api, fork: Api) -> str:
     """Write the page with what the series adds to the public API: what the fork has and the base hasn't."""
     upstream = f"[upstream's API]({UPSTREAM}/api/agent/)"
     parts = [
@@ -224,6 +312,21 @@ def api_page(line: str, base: _Api, fork: _Api) -> str:
         f'What the series adds to the public API of pydantic-ai {line}; all else is as in {upstream}.',
         'How it fits together is told in [Toolset lifecycle](../toolset-lifecycle.md).',
     ]
+    for path, members in added(base, fork):
+        parts.append(f'::: {path}\n    handler: "{line}"')
+        if members:
+            # The rest of a class that the base has is upstream's to document.
+            parts[-1] += f'\n    options:\n      members: {members}'
+    if changed := list(new_parameters(base, fork)):
+        parts += ['## New parameters', NEW_PARAMETERS + '\n'.join(changed)]
+    return '\n\n'.join(parts) + '\n'
+
+
+def added(base: Api, fork: Api) -> list[tuple[str, list[str]]]:
+    """Return the path of each object of the public API that the base hasn't, what people use first.
+
+    Of a class that the base has, it is the class, with the names of the members that are new.
+    """
     new = {name for name in fork.paths.keys() - base.paths.keys() if fork.objects[name].has_docstring}
     members: defaultdict[str, list[str]] = defaultdict(list)
     for name in new:
@@ -231,29 +334,32 @@ def api_page(line: str, base: _Api, fork: _Api) -> str:
         if parent in base.paths and fork.objects[parent].is_class:
             members[parent].append(member)
     whole = {name for name in new if name.rpartition('.')[0] not in new and name.rpartition('.')[0] not in members}
-    for name in sorted(whole | members.keys(), key=lambda name: _preferred(fork.paths[name])):
-        parts.append(f'::: {_preferred(fork.paths[name])}\n    handler: "{line}"')
-        if name in members:
-            # The rest of a class that the base has is upstream's to document.
-            parts[-1] += f'\n    options:\n      members: {sorted(members[name])}'
-    if changed := list(_new_parameters(base, fork)):
-        parts += ['## New parameters', '| Function | Parameters |\n| --- | --- |\n' + '\n'.join(changed)]
-    return '\n\n'.join(parts) + '\n'
+    found = [(_preferred(fork.paths[name]), sorted(members.get(name, ()))) for name in whole | members.keys()]
+    return sorted(found, key=lambda each: (FIRST.index(each[0]) if each[0] in FIRST else len(FIRST), each[0]))
 
 
-def _new_parameters(base: _Api, fork: _Api) -> Iterator[str]:
-    """Yield a row of a table for each public function that takes more than on the base."""
+def read_apis(line: str) -> tuple[Api, Api]:
+    """Read the public APIs of the base and of the fork of a line."""
+    base, fork = (Api(folder) for folder in (SOURCES / line / 'base' / 'pydantic_ai_slim', _source(line)))
+    return base, fork
+
+
+def new_parameters(base: Api, fork: Api) -> Iterator[str]:
+    """Yield a row of a table for each class whose methods take more than on the base."""
+    rows: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for name in sorted(base.paths.keys() & fork.paths.keys(), key=lambda name: _preferred(fork.paths[name])):
         before, after = base.objects[name], fork.objects[name]
         if isinstance(before, griffe.Function) and isinstance(after, griffe.Function):
             known = {parameter.name for parameter in before.parameters}
-            new = [f'`{parameter.name}`' for parameter in after.parameters if parameter.name not in known]
-            if new:
-                path = _preferred(fork.paths[name])
-                yield f'| [`{path.removeprefix("pydantic_ai.")}`][{path}] | {", ".join(new)} |'
+            owner, _, method = _preferred(fork.paths[name]).rpartition('.')
+            for parameter in after.parameters:
+                if parameter.name not in known:
+                    rows[owner, parameter.name].append(f'[`{method}`][{owner}.{method}]')
+    for (owner, parameter), methods in rows.items():
+        yield f'| `{owner.removeprefix("pydantic_ai.")}` | {", ".join(methods)} | `{parameter}` |'
 
 
-class _Api:
+class Api:
     """The public API of a `pydantic_ai`, which is read and not run: its objects, and the paths by which each is known."""
 
     def __init__(self, folder: Path) -> None:
@@ -264,6 +370,10 @@ class _Api:
         loader.resolve_aliases(implicit=False, external=False)
         assert isinstance(package, griffe.Module)
         self._collect(package, package.path)
+
+    def find(self, path: str) -> griffe.Object:
+        """Return the object that is known by a path."""
+        return next(self.objects[name] for name, paths in self.paths.items() if path in paths)
 
     def _collect(self, owner: griffe.Object, path: str) -> None:
         for name, member in owner.members.items():
@@ -305,6 +415,6 @@ def _docs(line: str) -> Path:
     return ROOT / 'build' / line / 'docs'
 
 
-def _pages(line: str) -> list[Path]:
+def find_pages(line: str) -> list[Path]:
     """Return the pages that the patches add, the one that the others start from first."""
     return sorted(_docs(line).glob('*.md'), key=lambda page: (page.stem != 'toolset-lifecycle', page.stem))

@@ -78,7 +78,10 @@ def test_site_with_a_reference_to_what_no_line_has_is_refused(copy: Path) -> Non
 def test_site_draws_diagrams_itself_and_refers_to_upstream_for_the_rest(copy: Path) -> None:
     append(copy / 'docs/pinning.md', '```mermaid\nflowchart TB\n    a --> b\n```')
     for line in LINES:
-        links = '[a](agents.md#x) [b](../durable_execution/dbos.md) [`c`][pydantic_ai.messages.ModelRequest]'
+        # What both lines say is on the page of the newest only.
+        links = (
+            f'On {line}, [a](agents.md#x) [b](../durable_execution/dbos.md) [`c`][pydantic_ai.messages.ModelRequest]'
+        )
         append(copy / f'build/{line}/docs/toolset-lifecycle.md', links)
 
     assert build(copy) == ''

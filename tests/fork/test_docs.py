@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / 'docs'
+LINES = {path.parent.name for path in DOCS.parent.glob('patches/*/line.toml')}
+SHOWN = re.compile(r'^<!-- show: .*?^<!-- /show -->$', re.DOTALL | re.MULTILINE)
+"""What a page shows of another file, which has tests of its own."""
+
 EXAMPLES = [
     pytest.param(example, id=f'{page.stem}-{number}')
     for page in sorted(DOCS.glob('**/*.md'))
-    if page.parent.name != 'downstream'  # what these show needs the projects, which test it
+    if page.parent.name not in ('downstream', *LINES)  # tested by the projects, and in the trees
     for number, example in enumerate(
-        re.findall(r'^```python.*?\n(.*?)^```', page.read_text('utf-8'), re.DOTALL | re.MULTILINE)
+        re.findall(r'^```python.*?\n(.*?)^```', SHOWN.sub('', page.read_text('utf-8')), re.DOTALL | re.MULTILINE)
     )
-    if not example.lstrip().startswith('--8<--')  # a part of `examples/`, which has tests of its own
 ]
 
 

@@ -1,0 +1,101 @@
+"""What the README and the docs show of other files, and of what programs print, is so."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from docs import outputs, shown
+from series.postgres import NoPostgresError, find_postgres
+
+ROOT = Path(__file__).parents[2]
+INCLUDE = {ROOT / 'docs' / name for name in ('endurance.md', 'performance.md')}
+"""Pages with tables that only the site has."""
+PAGES = shown.written_pages()
+OUTPUTS = [
+    (page, what)
+    for page in PAGES
+    for what in re.findall(r'^<!-- show: ((?:demo|output) .+) -->$', page.read_text('utf-8'), re.MULTILINE)
+]
+
+
+def test_pages_show_what_their_files_say() -> None:
+    subprocess.run(['make', '--silent', 'build/envs/docs/.ready'], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run([ROOT / 'build/tool/bin/python', '-m', 'docs.prepare'], cwd=ROOT, check=True, capture_output=True)
+    done = subprocess.run(
+        [ROOT / 'build/envs/docs/bin/python', '-m', 'docs.pages', '--check'],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.stdout, done.stderr) == ('', '')
+
+
+# One test, since all of them run in the same two environments.
+def test_pages_show_what_programs_print() -> None:
+    if not os.environ.get('CI'):
+        try:
+            find_postgres()
+        except NoPostgresError as error:
+            pytest.skip(str(error))
+        if not shutil.which('chromium'):
+            pytest.skip('Chromium is missing, which some of the examples need.')
+    wrong = [
+        (page.name, what)
+        for page, what in OUTPUTS
+        for written in shown.SHOWN.finditer(page.read_text('utf-8'))
+        if written['what'] == what and (outputs.show_output(page, what) or '') not in written[0]
+    ]
+
+    assert OUTPUTS
+    assert wrong == []
+
+
+def test_pages_that_are_read_without_the_site_include_nothing_and_link_to_files() -> None:
+    wrong: list[str] = []
+    for page in PAGES + [page for folder in (ROOT / 'docs').glob('[0-9]*') for page in folder.rglob('*.md')]:
+        # Code, in which brackets are not links
+        text = re.sub(r'^```.*?^```$|`[^`\n]*`', '', page.read_text('utf-8'), flags=re.DOTALL | re.MULTILINE)
+        included = [line for line in text.splitlines() if line.startswith('--8<-- "')]
+        wrong += [f'{page.name}: {line}' for line in included if page not in INCLUDE]
+        for target in re.findall(r'\]\((?![a-z]+:)([^)#\s]+)', text):
+            if not (page.parent / target).exists():
+                wrong.append(f'{page.name}: {target}')
+
+    assert wrong == []
+
+
+def test_pages_with_a_file_or_a_section_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    page = ROOT / 'docs' / 'index.md'
+
+    with pytest.raises(ValueError, match=r'`docs/index\.md` shows `none\.py`, which does not exist'):
+        shown.show_file(page, 'none.py')
+    with pytest.raises(ValueError, match=r'shows the section `none` of `README\.md`, which has none of that name'):
+        shown.show_file(page, 'README.md:none')
+
+
+def test_pages_get_links_that_lead_to_the_same_files() -> None:
+    text = shown.show_file(ROOT / 'docs' / 'index.md', 'README.md:what')
+
+    assert text is not None
+    assert '](2.68.0/toolset-lifecycle.md)' in text
+
+
+def test_pages_are_written_between_their_comments_only(tmp_path: Path) -> None:
+    page = tmp_path / 'page.md'
+    page.write_text(
+        'before\n<!-- show: a -->\nold\n<!-- /show -->\nbetween\n<!-- show: b -->\nkept\n<!-- /show -->\nafter\n'
+    )
+
+    filled = shown.fill(page, lambda page, what: 'new' if what == 'a' else None)
+
+    assert filled == (
+        'before\n<!-- show: a -->\n\nnew\n\n<!-- /show -->\nbetween\n<!-- show: b -->\nkept\n<!-- /show -->\nafter\n'
+    )
