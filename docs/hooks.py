@@ -263,6 +263,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     for reference in re.findall(r'\]\[(pydantic_ai[\w.]*)\]', markdown):
         if line in KNOWN and reference not in KNOWN[line]:
             log.warning(f"Doc file '{page.file.src_uri}' refers to '{reference}', which {line} doesn't have.")
+    # Pygments takes what follows no prompt for output, and shows all of it in grey.
+    markdown = re.sub(r'^( *)```console$', r'\1```bash', markdown, flags=re.MULTILINE)
     markdown = markdown.replace('](../CHANGELOG.md', '](changelog.md')  # which the site has among its pages
     return contract_page(markdown) if page.file.src_uri == 'contract.md' else markdown
 
