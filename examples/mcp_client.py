@@ -31,7 +31,7 @@ def notes_toolset() -> AbstractToolset[Any]:
 
 
 class ShieldedToolset(WrapperToolset[Any]):
-    """Lets a toolset close what it has opened, also when the run is in an `anyio` scope that is cancelled.
+    """Lets a toolset close what it has opened, even if the run is in an `anyio` scope that is cancelled.
 
     There, each `await` is cancelled. The one that `MCPToolset` begins its exit with would leave the process behind.
     """

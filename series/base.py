@@ -217,7 +217,7 @@ def _commit(repository: Path, line: Line, files: Iterable[tuple[str, bytes]]) ->
 def clone(repository: Path, folder: Path, revision: str) -> Git:
     """Make a repository in a new folder whose branch `series` is a revision of another one, and check it out.
 
-    The objects are linked, not copied, so it costs little more than the checkout. It stands on its own, also when the
+    The objects are linked, not copied, so it costs little more than the checkout. It stands on its own, even when the
     other is deleted.
     """
     source, git = Git(repository), Git(folder)

@@ -33,7 +33,7 @@ class Outcome:
 
 
 def load(path: Path) -> dict[str, Outcome]:
-    """Read the outcomes that were noted, also when the last one was being written when all ended."""
+    """Read the outcomes that were noted, even if the last one was being written when all ended."""
     found: dict[str, Outcome] = {}
     for text in path.read_text('utf-8').splitlines() if path.exists() else ():
         try:

@@ -645,7 +645,7 @@ def _note(state: _State, name: str, value: Any) -> None:
 def _finish(state: _State, report: Report) -> Rebased:
     """Make the new line of the commits in its tree.
 
-    The line's folder comes into being in one step. What is written before and after that is the same each time, so this can
+    The line's folder is created in one step. What is written before and after that is the same each time, so this can
     be interrupted anywhere and run again.
     """
     line, git = state.line, state.git
