@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -24,13 +25,14 @@ from series.base import Report
 from series.branch import branch
 from series.build import build
 from series.carry import Carried, abort_carry, carry, continue_carry, other_line
-from series.errors import DifferenceError, RebaseError, ReviewError, SeriesError
+from series.errors import CloneError, DifferenceError, RebaseError, ReviewError, SeriesError
 from series.extract import extract
 from series.line import Line, find_line, find_lines, line_names
 from series.locks import INSTALLS, RESOLUTIONS, write_locks
 from series.matrix import SLICE, Tests, choose_cells, matrix, slice_cell
 from series.matrix_report import summary, write_report
 from series.merge import Outcome
+from series.progress import heartbeat
 from series.rebase import Rebased, abort_rebase, continue_rebase, rebase
 from series.release import release
 from series.review import compare, review
@@ -67,11 +69,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     try:
-        with Progress(*_COLUMNS, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+        with (
+            Progress(*_COLUMNS, console=errors, transient=True, disable=not errors.is_terminal) as progress,
+            nullcontext() if errors.is_terminal else heartbeat(errors.print) as note,
+        ):
             task = progress.add_task('', total=None)
 
             def report(step: str, done: int = 0, of: int | None = None) -> None:
                 progress.update(task, description=step, completed=done, total=of)
+                if note:
+                    note(step, done, of)
 
             done = options.run(options, report)
     except (SeriesError, ForkError) as error:
@@ -245,6 +252,11 @@ _STYLES = {
 
 
 def _branch(options: Namespace, report: Report) -> str:
+    if options.clone is None:
+        raise CloneError(
+            'There is no clone of upstream to make the branch in.',
+            'Name yours with `--clone DIR` (`make branch N=1 CLONE=../pydantic-ai`).',
+        )
     line = _line(options)
     made = branch(
         line,
@@ -350,7 +362,7 @@ def _add_status(parser: ArgumentParser) -> None:
 def _add_branch(parser: ArgumentParser) -> None:
     parser.add_argument('number', metavar='N', type=int, help="the patch's number")
     _add_line(parser)
-    parser.add_argument('--clone', metavar='DIR', type=Path, required=True, help='your clone of upstream')
+    parser.add_argument('--clone', metavar='DIR', type=Path, help='your clone of upstream, which is needed')
     parser.add_argument(
         '--onto', metavar='REV', help="where the branch begins; the tag of the line's release if left out"
     )

@@ -1,0 +1,44 @@
+"""Say where long work is, in a file or a pipe, where no bar can be drawn."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+SECONDS = 8.0
+"""How long nothing is said at most."""
+
+
+@contextmanager
+def heartbeat(
+    say: Callable[[str], None], seconds: float = SECONDS
+) -> Generator[Callable[[str, int, int | None], None]]:
+    """Give what takes each step, and say again and again which one it is, until the block ends.
+
+    What is done sooner says nothing.
+
+    Args:
+        say: Prints a line.
+        seconds: How long nothing is said at most.
+    """
+    began = time.monotonic()
+    ended = threading.Event()
+    now = ''
+
+    def note(step: str, done: int, of: int | None) -> None:
+        nonlocal now
+        now = f'{step} ({done} of {of} done)' if of else step
+
+    def beat() -> None:
+        while not ended.wait(seconds):
+            say(f'{now or "Starting"}, after {time.monotonic() - began:.0f} s')
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield note
+    finally:
+        ended.set()
+        thread.join()
