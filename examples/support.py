@@ -95,6 +95,14 @@ def run_main(main: Callable[[Model | str], Awaitable[None]], scripted: Model) ->
         asyncio.run(run())
     except NoPostgresError as error:
         sys.exit(f'error: {error} Or name a database with `DATABASE_URL=postgresql://…`.')
+    except ConnectionError as error:
+        # Not by its address, which may hold a password
+        named = ' that `DATABASE_URL` names' if 'DATABASE_URL' in os.environ else ''
+        sys.exit(f"error: The server{named} can't be reached: {error}.")
+    except RuntimeError as error:
+        if not str(error).startswith('Chromium does not start'):
+            raise
+        sys.exit(f'error: {error}')
 
 
 @contextmanager

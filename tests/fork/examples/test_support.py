@@ -69,6 +69,38 @@ def test_run_main_without_postgresql_says_what_else_would_do(monkeypatch: pytest
         run_main(main, SCRIPT)
 
 
+@pytest.mark.parametrize(
+    ('error', 'said'),
+    [
+        (
+            ConnectionRefusedError('refused'),
+            r"error: The server that `DATABASE_URL` names can't be reached: refused\.$",
+        ),
+        (RuntimeError('Chromium does not start: none.'), r'error: Chromium does not start: none\.$'),
+    ],
+)
+def test_run_main_says_in_a_sentence_what_is_missing(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(model: Model | str) -> None:
+        raise error
+
+    monkeypatch.setattr(sys, 'argv', ['example'])
+    monkeypatch.setenv('DATABASE_URL', 'postgresql://me:secret@elsewhere/mine')
+    with pytest.raises(SystemExit, match=said) as exit_:
+        run_main(main, SCRIPT)
+    assert 'secret' not in str(exit_.value)
+
+
+def test_run_main_shows_where_other_errors_are_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(model: Model | str) -> None:
+        raise RuntimeError('a bug')
+
+    monkeypatch.setattr(sys, 'argv', ['example'])
+    with pytest.raises(RuntimeError, match='a bug'):
+        run_main(main, SCRIPT)
+
+
 def test_database_that_the_environment_names_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('DATABASE_URL', 'postgresql://elsewhere/mine')
     with database() as url:
