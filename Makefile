@@ -22,7 +22,7 @@ LINES := $(patsubst patches/%/line.toml,%,$(wildcard patches/*/line.toml))
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z].*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'LINE=1.26.0 names the line (default: the newest; of status, wheels, test and endurance: all), PYTHON="3.12 3.13" the versions to test on (default: all that are found).'
+	@echo 'LINE=1.26.0 names the line (default: the newest; of status, wheels, test and endurance: all), PYTHON="3.12 3.13" the versions to test on (default: the newest that is found; of matrix: all).'
 
 .PHONY: fork
 fork: apply build environments demo ## from a bare checkout: the tree, the wheel, and a demonstration of it
@@ -96,7 +96,7 @@ locks: $(READY) ## lock what `make matrix` installs, to the time of the line's r
 	@$(TOOL) -m series locks $(LINE)
 
 .PHONY: test
-test: wheels ## test the tool, and the built forks of all lines on every Python that is found
+test: wheels ## test the tool, and the built forks of all lines on the newest Python that is found; ARGS=--every on all
 	@$(TOOL) -m tests $(addprefix --line=,$(LINE)) $(addprefix --python=,$(PYTHON)) $(ARGS)
 
 .PHONY: bench

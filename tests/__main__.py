@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from argparse import ArgumentParser
-from collections.abc import Sequence
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from packaging.version import Version
@@ -23,6 +23,7 @@ HARNESS_NEEDS = Version('2')
 """The oldest base that releases of `pydantic-ai-harness` are made for."""
 
 PASSED, FAILED, SKIPPED = 'passed', 'failed', 'skipped, since this machine does not have it'
+LEFT_OUT = 'left out; `make test ARGS=--every` tests it'
 EMPTY = 'no test was selected'
 NO_PYTHON = ', since this machine has no Python that it supports'
 
@@ -41,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action='store_true',
         help='test the fork on the oldest and the newest Python only of those that are found',
     )
+    parser.add_argument(
+        '--every', action='store_true', help='test the fork on every Python that is found, not on the newest only'
+    )
     parser.add_argument('--fork', action='store_true', help='test the fork only, not the tool')
     options, rest = parser.parse_known_args(arguments)
     results: dict[str, str] = {}
@@ -52,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.fork:
             results['the tool'] = _test_tool(rest)
         for line in lines:
-            results |= _test_line(line, options.python, options.ends, rest)
+            results |= _test_line(line, _choose(options), options.python, rest)
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
@@ -63,16 +67,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(PASSED not in results.values() or any(result.startswith(wrong) for result in results.values()))
 
 
-def _test_line(line: Line, asked: Sequence[str] | None, ends: bool, rest: Sequence[str]) -> dict[str, str]:
-    """Test a line on the Python versions that were asked for and that it supports, or on all of these."""
+def _choose(options: Namespace) -> Callable[[list[str]], list[str]]:
+    """Return what chooses from the Pythons that are found, oldest first."""
+    if options.python or options.every:
+        return lambda found: found
+    if options.ends:
+        return lambda found: list(dict.fromkeys((found[0], found[-1])))
+    return lambda found: found[-1:]
+
+
+def _test_line(
+    line: Line, choose: Callable[[list[str]], list[str]], asked: Sequence[str] | None, rest: Sequence[str]
+) -> dict[str, str]:
+    """Test a line on what is chosen of the Python versions that were asked for, or that it supports."""
     versions = [version for version in line.python if version in (asked or line.python)]
     found = {version: python for version in versions if (python := find_python(version))}
     if not found:
         return {line.version: SKIPPED if asked else FAILED + NO_PYTHON}
     results = {f'{line.version} on Python {version}': SKIPPED for version in versions if version not in found}
-    oldest, *_, newest = [*found, *found]
-    for version in {oldest: 0, newest: 0} if ends else found:
-        results[f'{line.version} on Python {version}'] = _test_fork(line, version, found[version], rest)
+    newest = [*found][-1]
+    chosen = choose([*found])
+    for version, python in found.items():
+        title = f'{line.version} on Python {version}'
+        results[title] = _test_fork(line, version, python, rest) if version in chosen else LEFT_OUT
     engines = [f'{built_wheel(line)}{ENGINES}', *overrides(line)]
     parts = {
         'fork/engines': ('in the durable engines', engines),
