@@ -37,7 +37,11 @@ def test_examples_build_the_wheel_only_if_there_is_none_or_the_patches_are_newer
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[str] = []
-    monkeypatch.setattr(examples, 'build', lambda line, report: built.append(line.name))
+
+    def build(line: Line, report: object) -> None:
+        built.append(line.name)
+
+    monkeypatch.setattr(examples, 'build', build)
     wheel = line.root / 'dist' / f'pydantic_ai_slim-{line.version}-py3-none-any.whl'
     wheel.parent.mkdir(exist_ok=True)
 
@@ -60,7 +64,10 @@ def test_examples_build_the_wheel_only_if_there_is_none_or_the_patches_are_newer
 def test_examples_unknown_name_is_refused_before_anything_is_built(
     line: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(examples, 'build', lambda line, report: pytest.fail('built'))
+    def build(line: Line, report: object) -> None:
+        pytest.fail('built')
+
+    monkeypatch.setattr(examples, 'build', build)
 
     for arguments in (['none'], ['first-user', '--base']):
         with pytest.raises(SystemExit) as exit_:
