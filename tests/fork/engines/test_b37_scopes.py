@@ -1,0 +1,63 @@
+"""B37 on the engines: a scope belongs inside of the workflow or flow, which begins with fresh copies when it's recovered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dbos import DBOS
+from prefect import flow
+from pydantic_ai import Agent, UserError
+from pydantic_ai.toolsets import ToolsetScope, ToolsetScopePool
+
+from ..toolsets import Journal, Session, run_as, scripted
+from .agents import for_dbos, for_prefect
+
+pytestmark = pytest.mark.anyio
+
+
+def durable(engine: str, name: str, toolsets: list[Any]) -> Any:
+    make = for_dbos if engine == 'dbos' else for_prefect
+    return make('wrapper', scripted(['t']), toolsets, name)
+
+
+@pytest.mark.usefixtures('dbos', 'prefect')
+@pytest.mark.parametrize('engine', ['dbos', 'prefect'])
+async def test_b37_scope_inside_of_a_workflow_keeps_and_one_outside_is_refused(engine: str):
+    journal = Journal()
+    session = Session('t', journal)
+    agent = Agent(scripted(['t']), toolsets=[session], name='plain')
+    whole = durable(engine, 'durable', [session])
+    pool = ToolsetScopePool()
+
+    async def chat() -> list[str]:
+        async with ToolsetScope() as scope:
+            await run_as('a', agent)
+            await run_as('b', agent)
+            return scope.instance_of(session).values
+
+    async def chat_of_pool() -> list[str]:
+        async with pool('key') as scope:
+            await run_as('c', agent)
+            return list(scope.instance_of(session).values)
+
+    async def one_run() -> None:
+        await run_as('d', agent)
+
+    decorate: Any = DBOS.workflow() if engine == 'dbos' else flow
+    chat, chat_of_pool, one_run = map(decorate, (chat, chat_of_pool, one_run))
+    if engine == 'dbos':
+        DBOS.launch()
+
+    assert await chat() == ['a', 'b']
+    # In this process, a pool goes on from one workflow to the next
+    assert [await chat_of_pool() for _ in range(2)] == [['c'], ['c', 'c']]
+    await pool.aclose()
+    async with ToolsetScope(name='outer'):
+        for call in (one_run, lambda: run_as('e', whole)):
+            with pytest.raises(UserError) as caught:
+                await call()
+            for part in ("'outer'", 'DBOS workflow' if engine == 'dbos' else 'Prefect flow run'):
+                assert part in str(caught.value)
+    await run_as('f', whole)
+    assert journal.lifecycle == ['+t', '-t'] * 3
