@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic_ai import UserError
@@ -27,7 +27,7 @@ class Audited(WrapperToolset[Any]):
         self.calls = 0
 
     def copy(self) -> Self:
-        return type(self)(self.wrapped.copy())
+        return type(self)(cast('Any', self.wrapped).copy())
 
 
 async def test_b36_reset_exits_and_forgets():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic_ai import AbstractToolset, UserError
@@ -27,7 +27,7 @@ class Logged(WrapperToolset[Any]):
     stateful = True
 
     def copy(self) -> Self:
-        return type(self)(self.wrapped.copy())
+        return type(self)(cast('Any', self.wrapped).copy())
 
 
 def trees(choose: random.Random, journal: Journal) -> tuple[dict[str, Session], list[list[AbstractToolset[Any]]]]:
