@@ -16,7 +16,7 @@ from pydantic_ai.toolsets import CombinedToolset
 from typing_extensions import Self
 
 from .line import WRAPPERS
-from .toolsets import METHODS, HandWrittenBase, Journal, Server, run_as, scripted
+from .toolsets import METHODS, HandWrittenBase, Journal, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -326,3 +326,27 @@ async def test_b31_inherited_methods_do_not_hide_those_of_the_next_base():
 def test_b31_methods_can_be_mocked(name: str):
     with patch.object(FunctionToolset, name) as mock:
         assert isinstance(mock, AsyncMock)
+
+
+NAMES = ('_inside', '_around', '_put_inside', '_make_for_run', '_instance', '_toolsets', '_run', '_scope')
+"""What a toolset of a user may well have of its own."""
+
+
+@pytest.mark.parametrize('wrapper', ['itself', *WRAPPERS])
+@pytest.mark.parametrize('cls', [Server, Session])
+async def test_b31_private_attributes_of_users_are_left_alone(cls: type[Server], wrapper: str):
+    class HasItsOwn(cls):
+        def __init__(self, *args: Any, **options: Any):
+            super().__init__(*args, **options)
+            vars(self).update({name: f'my {name}' for name in NAMES})
+
+    journal = Journal()
+    toolset = HasItsOwn('t', journal)
+    wrapped = toolset if wrapper == 'itself' else WRAPPERS[wrapper](toolset)
+    agent = Agent(scripted(['x_t' if wrapper == 'PrefixedToolset' else 't']), toolsets=[wrapped])
+    for run in 'ab':
+        await run_as(run, agent)
+    used = {id(event.toolset): event.toolset for event in journal.of('call')}
+    assert len(used) == (2 if cls is Session else 1)
+    for each in [toolset, *used.values()]:
+        assert [vars(each)[name] for name in NAMES] == [f'my {name}' for name in NAMES]
