@@ -102,6 +102,22 @@ def agent_of(kind: str, journal: Journal, *, nested: bool) -> Agent[Any, Any]:
     return calling(['a'], ['delegate'], toolsets=[*toolsets, delegating(child)], name='parent')
 
 
+async def cancelled_after(step: int, start: Start, times: int) -> tuple[asyncio.Future[Any], bool]:
+    """Start something, and cancel it so many steps of the event loop later, as often as it says, with a step in between.
+
+    Returns:
+        What may go on for a while yet, and whether it had ended before it could be cancelled.
+    """
+    task = asyncio.ensure_future(start())
+    for _ in range(step):
+        await asyncio.sleep(0)
+    done = task.done()
+    for _ in range(0 if done else times):
+        task.cancel()
+        await asyncio.sleep(0)
+    return task, done
+
+
 async def cancel_at(step: int, start: Start, *, times: int = 1) -> bool:
     """Cancel what `start` returns after so many steps of the event loop.
 
@@ -114,15 +130,10 @@ async def cancel_at(step: int, start: Start, *, times: int = 1) -> bool:
         Whether it had not ended before.
     """
     before = asyncio.all_tasks()
-    task = asyncio.ensure_future(start())
-    for _ in range(step):
-        await asyncio.sleep(0)
-    if task.done():
+    task, done = await cancelled_after(step, start, times)
+    if done:
         await task
         return False
-    for _ in range(times):
-        task.cancel()
-        await asyncio.sleep(0)
     try:
         await task
     except CANCELLED:

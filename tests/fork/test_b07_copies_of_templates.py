@@ -69,6 +69,12 @@ async def test_b07_hand_written_wrapper_that_copies_a_template_twice_has_two_of_
     assert [event.toolset.values for event in journal.of('call')] == [['run'], ['run']]
 
 
+async def refill(pool: list[Session], template: Session) -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+        pool.append(template.copy())
+
+
 async def test_b07_task_that_a_copy_starts_copies_anew_each_time():
     """It has nothing of the run that it was started in, so two calls of `copy()` give two."""
 
@@ -76,13 +82,8 @@ async def test_b07_task_that_a_copy_starts_copies_anew_each_time():
         def copy(self) -> Self:
             copy = super().copy()
             if self.original is self:
-                tasks.append(asyncio.ensure_future(refill()))
+                tasks.append(asyncio.ensure_future(refill(pool, template)))
             return copy
-
-    async def refill() -> None:
-        for _ in range(3):
-            await asyncio.sleep(0)
-            pool.append(template.copy())
 
     pool: list[Session] = []
     tasks: list[asyncio.Task[None]] = []
@@ -98,13 +99,8 @@ async def test_b07_task_that_a_copy_starts_copies_anew_each_time():
 async def test_b07_task_that_for_run_starts_copies_anew_each_time():
     class Refilling(Server):
         async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-            tasks.append(asyncio.ensure_future(refill(ctx)))
+            tasks.append(asyncio.ensure_future(refill(pool, template)))
             return Server(self.name, self.journal)
-
-    async def refill(ctx: RunContext[Any]) -> None:
-        for _ in range(3):
-            await asyncio.sleep(0)
-            pool.append(template.copy())
 
     pool: list[Session] = []
     tasks: list[asyncio.Task[None]] = []

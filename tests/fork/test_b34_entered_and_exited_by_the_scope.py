@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import anyio
@@ -11,6 +12,7 @@ from pydantic_ai import UserError
 from pydantic_ai.toolsets import ToolsetScope
 from typing_extensions import Self
 
+from .cancelling import cancelled_after
 from .delegation import calling
 from .toolsets import SUCCESS, Journal, Session, run_as
 
@@ -135,13 +137,7 @@ async def test_b34_run_cancelled_at_any_step_leaves_the_scope_usable(times: int)
         a, b = Session('a', journal), Grouped('b', journal)
         agent = calling(['a'], ['b'], toolsets=[a, b.prefixed('x'), b])
         async with ToolsetScope() as scope:
-            task = asyncio.ensure_future(run_as('run', agent))
-            for _ in range(step):
-                await asyncio.sleep(0)
-            done = task.done()
-            for _ in range(times):
-                task.cancel()
-                await asyncio.sleep(0)
+            task, done = await cancelled_after(step, partial(run_as, 'run', agent), times)
             await asyncio.wait([task])
             await run_as('again', agent)
             assert [scope.instance_of(t).values[-1] for t in (a, b)] == ['again', 'again']
@@ -170,13 +166,7 @@ async def test_b34_block_cancelled_at_any_step_exits_what_was_entered(times: int
                 for _ in range(2):
                     await run_as('run', calling(['a'], ['b'], toolsets=[a, b]))  # noqa: B023
 
-        task = asyncio.ensure_future(chat())
-        for _ in range(step):
-            await asyncio.sleep(0)
-        done = task.done()
-        for _ in range(times):
-            task.cancel()
-            await asyncio.sleep(0)
+        task, done = await cancelled_after(step, chat, times)
         await asyncio.wait([task])
         assert asyncio.all_tasks() <= before
         assert sorted(journal.names('enter')) == sorted(journal.names('exit'))
