@@ -1,0 +1,221 @@
+"""The state of a scope goes to another process as JSON, and comes back as it was, whenever that happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai import UserError
+from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, ToolsetScope, WrapperToolset
+from typing_extensions import Self
+
+from .delegation import calling
+from .line import WRAPPERS
+from .toolsets import METHODS, Journal, Server, Session, run_as
+
+pytestmark = pytest.mark.anyio
+
+
+class Saved(Session):
+    """Says what its state is."""
+
+    @property
+    def id(self) -> str:
+        return self.name
+
+    async def export_state(self) -> Any:
+        await asyncio.sleep(0)
+        return self.values
+
+    async def restore_state(self, state: Any) -> None:
+        await asyncio.sleep(0)
+        self.values = state
+
+
+class Counting(WrapperToolset[Any]):
+    """A wrapper with state of its own."""
+
+    stateful = True
+    id = 'counting'
+
+    def __init__(self, wrapped: AbstractToolset[Any]) -> None:
+        super().__init__(wrapped)
+        self.calls = 0
+
+    def copy(self) -> Self:
+        return type(self)(self.wrapped.copy())
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
+        self.calls += 1
+        return await super().call_tool(name, tool_args, ctx, tool)
+
+    async def export_state(self) -> Any:
+        return {'calls': self.calls}
+
+    async def restore_state(self, state: Any) -> None:
+        self.calls = state['calls']
+
+
+PROCESS = """
+    import asyncio, json, sys
+    from typing import Any
+    from pydantic_ai import Agent, FunctionToolset
+    from pydantic_ai.models.test import TestModel
+    from pydantic_ai.toolsets import ToolsetScope
+
+    class Tasks(FunctionToolset[Any]):
+        stateful = True
+        tasks: list[str]
+
+        def __init__(self):
+            super().__init__([self.add], id='tasks')
+            self.tasks = []
+
+        def copy(self):
+            return type(self)()
+
+        def add(self, task: str) -> int:
+            self.tasks.append(sys.argv[1])
+            return len(self.tasks)
+
+        async def export_state(self):
+            return self.tasks
+
+        async def restore_state(self, state):
+            self.tasks = state
+
+    async def main():
+        toolset = Tasks()
+        stored = sys.stdin.read()
+        async with ToolsetScope(toolset, state=json.loads(stored) if stored else None) as scope:
+            await Agent(TestModel(), toolsets=[toolset]).run('Go')
+            print(json.dumps(await scope.export()))
+
+    asyncio.run(main())
+"""
+
+
+def test_state_goes_from_process_to_process(tmp_path: Path) -> None:
+    script = tmp_path / 'chat.py'
+    script.write_text(textwrap.dedent(PROCESS), 'utf-8')
+    stored = ''
+    for task in ('Wash the car', 'Grüße', 'a\nb'):
+        command = [sys.executable, '-I', str(script), task]
+        done = subprocess.run(command, input=stored, capture_output=True, encoding='utf-8', check=True)
+        stored = done.stdout
+    assert json.loads(stored)['toolsets'] == {'tasks': ['Wash the car', 'Grüße', 'a\nb']}
+
+
+@pytest.mark.parametrize('method', [method for method in METHODS if method != 'run_sync'])
+@pytest.mark.parametrize('wrapper', WRAPPERS)
+async def test_state_is_restored_in_any_wrapper(wrapper: str, method: str) -> None:
+    session = Saved('t', Journal())
+    wrapped: Any = WRAPPERS[wrapper](session)
+    async with ToolsetScope() as scope:
+        await run_as('one', calling(['t'], toolsets=[session]), method)
+        exported = await scope.export()
+    async with ToolsetScope(wrapped, state=exported) as scope:
+        await run_as('two', calling(toolsets=[wrapped]), method)
+        await run_as('three', calling(['t'], toolsets=[session]), method)
+        assert scope.instance_of(session).values == ['one', 'three']
+    assert session.values == []
+
+
+async def test_first_request_to_the_model_finds_what_was_restored() -> None:
+    class Telling(Saved):
+        async def get_tools(self, ctx: Any) -> Any:
+            seen.append(list(self.values))
+            return await super().get_tools(ctx)
+
+    seen: list[list[str]] = []
+    session = Telling('t', Journal())
+    async with ToolsetScope(session, state={'version': 1, 'toolsets': {'t': ['kept']}}):
+        await run_as('run', calling(toolsets=[session]))
+    assert seen == [['kept']]
+
+
+async def test_sub_agent_borrows_what_was_restored() -> None:
+    session = Saved('t', Journal())
+    child = calling(['t'], toolsets=[session], name='child')
+
+    async def delegate(value: str) -> str:
+        return await run_as('child', child)
+
+    parent = calling(['delegate'], toolsets=[session], tools=[delegate], name='parent')
+    async with ToolsetScope(session, state={'version': 1, 'toolsets': {'t': ['kept']}}) as scope:
+        await run_as('parent', parent)
+        assert scope.instance_of(session).values == ['kept', 'child']
+
+
+def trees(journal: Journal) -> tuple[list[Any], list[list[AbstractToolset[Any]]]]:
+    """Make toolsets that say what their state is, and lists of toolsets that agents get."""
+    a, b = Saved('a', journal), Saved('b', journal)
+    counting = Counting(CombinedToolset([a, b.prefixed('x')]))
+    return [counting, a, b], [[a, b, Server('s', journal)], [counting, b], [counting.prefixed('p'), a, b]]
+
+
+async def chat(seed: int, *, stored: bool) -> dict[str, Any]:
+    """Have a random chat, and return what its toolsets hold in the end.
+
+    Args:
+        seed: What makes the chat what it is.
+        stored: Whether it's stored now and then, and goes on with new toolsets, as in another process.
+    """
+    choose, when = random.Random(seed), random.Random(-seed)
+    journal = Journal()
+    named, given = trees(journal)
+    state: Any = None
+    rest = choose.randrange(3, 8)
+    while rest:
+        async with ToolsetScope(*named, state=state) as scope:
+            while rest:
+                rest -= 1
+                tree, steps = (
+                    choose.randrange(3),
+                    [choose.choice([['a'], ['b'], ['a', 'b']]) for _ in range(choose.randrange(3))],
+                )
+                what, index = choose.random(), choose.randrange(3)
+                if what < 0.15:
+                    # It's gone, whether a run has needed it or not
+                    await scope.reset(named[index])
+                elif what < 0.3:
+                    task = asyncio.ensure_future(run_as('cancelled', calling(toolsets=given[tree])))
+                    for _ in range(choose.randrange(30)):
+                        await asyncio.sleep(0)
+                    task.cancel()
+                    await asyncio.wait([task])
+                else:
+                    await run_as(f'run{rest}', calling(*steps, toolsets=given[tree]))
+                if stored and when.random() < 0.4:
+                    break
+            state = json.loads(json.dumps(await scope.export()))
+        named, given = trees(journal)
+    assert journal.names('enter').count('a') == journal.names('exit').count('a')
+    assert all(toolset.values == [] for toolset in named[1:])
+    return state
+
+
+@pytest.mark.parametrize('seed', range(1, 51))
+async def test_random_chats_that_are_stored_are_as_those_that_are_not(seed: int) -> None:
+    in_one_go, stored = await chat(seed, stored=False), await chat(seed, stored=True)
+    # What is in use tells what it holds, and what was reset before that, nothing
+    for states in (in_one_go, stored):
+        states['toolsets'] = {
+            key: value for key, value in states['toolsets'].items() if value not in ([], {'calls': 0})
+        }
+    assert stored == in_one_go
+
+
+async def test_what_cannot_be_restored_says_so_before_anything_is_made() -> None:
+    journal = Journal()
+    session = Saved('t', journal)
+    with pytest.raises(UserError, match=r"^There is a state for 'gone', but no toolset of that `id`"):
+        ToolsetScope(session, state={'version': 1, 'toolsets': {'t': ['kept'], 'gone': 1}})
+    assert journal.events == []
