@@ -60,9 +60,7 @@ def compare_example(name: str) -> str:
     fork, base = (run_example(name, side) for side in ('fork', 'base'))
     if fork == base:
         return f'It prints, on the fork as on the base:\n\n{block(fork)}'
-    there = 'the same file prints'
-    if name in ON_BASE:
-        there = f'with `{ON_BASE[name].removeprefix("toolsets.")}` in place of `per_run(make)`, {there}'
+    there = f'{ON_BASE[name].says}, the same file prints' if name in ON_BASE else 'the same file prints'
     return f'On the fork, it prints:\n\n{block(fork)}\n\nOn the base, {there}:\n\n{block(base)}'
 
 

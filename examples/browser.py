@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 from playwright.async_api import BrowserContext, Error, Page, async_playwright
-from pydantic_ai import Agent, FunctionToolset, ModelRetry, RunContext
+from pydantic_ai import Agent, FunctionToolset, ModelRetry, RunContext, toolsets
 from pydantic_ai.models import Model
 from typing_extensions import Self
 
@@ -193,9 +193,25 @@ async def ask_reader(ctx: RunContext[Any], question: str) -> str:
 
 # --8<-- [end:agents]
 
+
+# --8<-- [start:across]
+async def ask_twice() -> None:
+    """Open a page in one run, and go on from there in the next."""
+    async with toolsets.ToolsetScope():
+        await agent.run(FIRST)
+        result = await agent.run(SECOND)
+    print(f'In the next run, the agent reads: {result.output}')
+
+
+# --8<-- [end:across]
+
 HOME = (Path(__file__).parent / 'site' / 'index.html').as_uri()
 QUESTION = f'Open {HOME}, and ask the reader how long things can be returned. What is the heading of your page?'
 DELEGATED = 'How long can things be returned?'
+FIRST, SECOND = (
+    f'Open {HOME}.',
+    'Click on the first link of the page that is open. What is the heading of the next page?',
+)
 SCRIPT = scripts(
     {
         QUESTION: [
@@ -204,15 +220,18 @@ SCRIPT = scripts(
             call('text', selector='h1'),
         ],
         DELEGATED: [call('click', selector='a'), call('text', selector='p')],
+        FIRST: [call('navigate', url=HOME)],
+        SECOND: [call('click', selector='a'), call('text', selector='h1')],
     }
 )
 
 
 async def main(model: Model | str) -> None:
-    """Open a page, let a sub-agent go on from there, and find the page unmoved."""
+    """Open a page, let a sub-agent go on from there, and find the page unmoved; then keep one across runs."""
     with agent.override(model=model), reader.override(model=model):
         result = await agent.run(QUESTION)
-    print(f'On its own page, the agent reads: {result.output}')
+        print(f'On its own page, the agent reads: {result.output}')
+        await ask_twice()
 
 
 if __name__ == '__main__':

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from pydantic_ai import Agent, FunctionToolset, RunContext
+from pydantic_ai import Agent, FunctionToolset, RunContext, toolsets
 from pydantic_ai.models import Model
 from typing_extensions import Self
 
@@ -208,8 +208,21 @@ async def ask_analyst(ctx: RunContext[Any], question: str) -> str:
 
 # --8<-- [end:agents]
 
+
+# --8<-- [start:across]
+async def ask_twice() -> None:
+    """Set a variable in one run, and find it in the next."""
+    async with toolsets.ToolsetScope():
+        await agent.run(FIRST)
+        result = await agent.run(SECOND)
+    print(f'In the next run, y is: {result.output}')
+
+
+# --8<-- [end:across]
+
 QUESTION = 'Let x be 42, and have the analyst double it. What is x for you after that?'
 DELEGATED = 'Double x, in place.'
+FIRST, SECOND = 'Let y be 7 in Python.', 'What is y in Python?'
 SCRIPT = scripts(
     {
         QUESTION: [
@@ -218,15 +231,18 @@ SCRIPT = scripts(
             call('run_python', code='x'),
         ],
         DELEGATED: [call('run_python', code='x = double(x)\nx')],
+        FIRST: [call('run_python', code='y = 7')],
+        SECOND: [call('run_python', code='y')],
     }
 )
 
 
 async def main(model: Model | str) -> None:
-    """Set a variable, let a sub-agent change its copy of it, and find it unchanged."""
+    """Set a variable, let a sub-agent change its copy of it, and find it unchanged; then keep one across runs."""
     with agent.override(model=model), analyst.override(model=model):
         result = await agent.run(QUESTION)
-    print(f'For the agent, it is: {result.output}')
+        print(f'For the agent, it is: {result.output}')
+        await ask_twice()
 
 
 if __name__ == '__main__':

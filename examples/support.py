@@ -6,8 +6,8 @@ import asyncio
 import os
 import sys
 from argparse import ArgumentParser
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,8 +26,29 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 sys.path.append(str(Path(__file__).parents[1]))
 from series.postgres import NoPostgresError, postgres_server
 
+
+class NoScopes(AbstractAsyncContextManager['NoScopes']):
+    """Stands in for a toolset scope, or a pool of them, on the base, which has none. It keeps nothing."""
+
+    def __init__(self, *toolsets: Any, **options: Any) -> None:
+        """Take what a scope and a pool take."""
+
+    def __call__(self, key: Hashable) -> NoScopes:
+        """Go on as one scope of a pool."""
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        """End nothing."""
+
+    async def aclose(self) -> None:
+        """End nothing."""
+
+
 Step = str | ToolCallPart | Sequence[ToolCallPart]
-"""What a scripted model responds with: a text, a tool call, or several at once."""
+"""What a scripted model responds with: a text, a tool call, or several at once.
+
+In a text, `{results}` stands for the last tool results.
+"""
 
 
 def call(tool: str, **arguments: Any) -> ToolCallPart:
@@ -65,7 +86,7 @@ def _next_response(steps: Sequence[Step], messages: Sequence[ModelMessage]) -> M
     done = sum(isinstance(message, ModelResponse) for message in messages)
     step = steps[done] if done < len(steps) else _last_results(messages)
     if isinstance(step, str):
-        return ModelResponse([TextPart(step)])
+        return ModelResponse([TextPart(step.replace('{results}', _last_results(messages)))])
     return ModelResponse([step] if isinstance(step, ToolCallPart) else list(step))
 
 

@@ -17,6 +17,7 @@ import pytest
 from playwright.async_api import Error
 from pydantic_ai import Agent, ModelRequest, RetryPromptPart, ToolReturnPart
 from pydantic_ai.exceptions import UnexpectedModelBehavior
+from pydantic_ai.toolsets import ToolsetScope
 
 from examples import browser
 from examples.browser import BrowserToolset, find_chromium
@@ -132,6 +133,7 @@ async def test_main_prints_what_each_agent_reads_on_its_page(capsys: pytest.Capt
     assert capsys.readouterr().out.splitlines() == [
         'The reader answers: Whatever you buy can be returned for 30 days.',
         'On its own page, the agent reads: The shop',
+        'In the next run, the agent reads: Terms',
     ]
 
 
@@ -142,6 +144,46 @@ async def test_runs_one_after_another_and_at_once_have_fresh_browsers(site: str)
     outputs += [run.output for run in await asyncio.gather(agent.run('go'), agent.run('go'))]
 
     assert outputs == ['Visit 1'] * 3
+
+
+async def test_runs_in_a_scope_go_on_with_the_page_and_the_cookies_and_the_end_closes_the_browser(
+    site: str, processes: Processes
+) -> None:
+    agent = family([call('text', selector='h1'), call('pages')])
+    async with ToolsetScope():
+        await results(agent, call('navigate', url=f'{site}/start'))
+        with pytest.raises(UnexpectedModelBehavior):
+            await results(agent, call('no such tool'), call('no such tool'))
+
+        assert await results(agent, call('text', selector='h1'), call('delegate'), call('pages')) == [
+            'Visit 1',
+            'Visit 2, 2',
+            '1',
+        ]
+        assert await results(agent, call('click', selector='a'), call('text', selector='h1')) == [
+            f'{site}/next',
+            'Visit 3',
+        ]
+        assert processes.running()
+    await processes.are_gone()
+
+
+async def test_scope_that_is_reset_has_a_fresh_browser_also_after_one_has_died(site: str, processes: Processes) -> None:
+    toolset = BrowserToolset()
+    agent = Agent(toolsets=[toolset])
+    visit = call('navigate', url=site), call('text', selector='h1')
+    async with ToolsetScope() as scope:
+        await results(agent, *visit)
+        for pid, command in processes.running().items():
+            if '--remote-debugging' in command:
+                os.kill(pid, signal.SIGKILL)
+        for _ in range(2):
+            with pytest.raises(Error, match='has been closed'):
+                await results(agent, *visit)
+        await scope.reset(toolset)
+
+        assert await results(agent, *visit) == ['Page /', 'Visit 1']
+    await processes.are_gone()
 
 
 async def test_sub_agent_starts_at_the_url_with_the_cookies_and_leaves_the_page_unmoved(site: str) -> None:

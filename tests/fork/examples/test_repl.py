@@ -13,6 +13,7 @@ import anyio
 import pytest
 from pydantic_ai import Agent, ModelRequest, ToolReturnPart
 from pydantic_ai.exceptions import UnexpectedModelBehavior
+from pydantic_ai.toolsets import ToolsetScope
 
 from examples import repl
 from examples.repl import Output, ReplToolset
@@ -56,7 +57,11 @@ def family(*child_cells: str, toolset: ReplToolset | None = None) -> Agent[None,
 async def test_main_prints_what_each_agent_has(capsys: pytest.CaptureFixture[str]) -> None:
     await repl.main(repl.SCRIPT)
 
-    assert capsys.readouterr().out.splitlines() == ['The analyst answers: 84', 'For the agent, it is: 42']
+    assert capsys.readouterr().out.splitlines() == [
+        'The analyst answers: 84',
+        'For the agent, it is: 42',
+        'In the next run, y is: 7',
+    ]
 
 
 async def test_variables_functions_and_imports_are_kept_within_a_run_and_not_for_the_next() -> None:
@@ -65,6 +70,29 @@ async def test_variables_functions_and_imports_are_kept_within_a_run_and_not_for
 
     assert await outputs(agent, *steps) == ['', '', '7.0']
     assert (await outputs(agent, run('x')))[0].splitlines()[-1] == "NameError: name 'x' is not defined"
+
+
+async def test_runs_in_a_scope_keep_variables_and_a_sub_agent_has_a_copy(processes: Processes) -> None:
+    agent = family('x += 1; x')
+    async with ToolsetScope():
+        assert await outputs(agent, run('x = 42')) == ['']
+        with pytest.raises(UnexpectedModelBehavior):
+            await outputs(agent, run('x += 100'), call('no such tool'), call('no such tool'))
+
+        assert await outputs(agent, call('delegate'), run('x')) == ['143', '142']
+        assert len(processes.running()) == 1
+    assert processes.running() == {}
+
+
+async def test_run_in_a_scope_is_told_that_the_cancelled_one_before_lost_the_variables(processes: Processes) -> None:
+    agent = Agent(toolsets=[ReplToolset()])
+    async with ToolsetScope():
+        await outputs(agent, run('x = 42'))
+        with anyio.move_on_after(0.3):
+            await outputs(agent, run('import time; time.sleep(60)'))
+
+        message = '[The call was cancelled, and the process killed. All variables are gone.]'
+        assert await outputs(agent, run('"x" in globals()')) == [f'{message}\nFalse']
 
 
 async def test_runs_at_once_have_their_own_variables() -> None:

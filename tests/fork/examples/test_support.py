@@ -24,6 +24,7 @@ async def double(number: int) -> int:
         ((call('double', number=1), call('double', number=2)), '4'),
         (([call('double', number=1), call('double', number=2)],), '2, 4'),
         ((call('double', number=1), 'That was all.'), 'That was all.'),
+        ((call('double', number=1), 'It is {results}.'), 'It is 2.'),
         ((), 'done'),
     ],
 )
