@@ -7,7 +7,6 @@ import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic_ai_slim.hatch_build import ForkError
@@ -20,32 +19,11 @@ ROOT = Path(__file__).parents[1]
 EXTRAS = '[fastmcp,mcp,openai]'
 """The extras that the examples need: those of MCP, and that of a real model."""
 
+ON_BASE = {'coordinated': 'toolsets.DynamicToolset(make, per_run_step=False)', 'mcp_client': 'make()'}
+"""What an example has on the base, by its name, in place of `per_run(make)`, which the base doesn't have."""
 
-@dataclass(frozen=True)
-class StandIn:
-    """What stands in for something that the base doesn't have."""
-
-    name: str
-    """What is missing in `pydantic_ai.toolsets`."""
-    code: str
-    """What is there in its place."""
-    says: str
-    """What a page says of it."""
-
-
-_NO_SCOPES = '__import__("examples.support").support.NoScopes'
-
-ON_BASE = {
-    'chat': StandIn('ToolsetScopePool', _NO_SCOPES, 'without scopes'),
-    'coordinated': StandIn(
-        'per_run',
-        'lambda make: toolsets.DynamicToolset(make, per_run_step=False)',
-        'with `DynamicToolset(make, per_run_step=False)` in place of `per_run(make)`',
-    ),
-    'mcp_client': StandIn('per_run', 'lambda make: make()', 'with `make()` in place of `per_run(make)`'),
-    'tasks': StandIn('ToolsetScope', _NO_SCOPES, 'without scopes'),
-}
-"""What an example has on the base, by its name, in place of what the base doesn't have."""
+WITHOUT_SCOPES = {'chat', 'saved_chat', 'tasks'}
+"""The examples for which `examples.support` stands in for scopes on the base."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,13 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command(name: str, python: Path, side: str) -> list[str]:
-    """Return the command that runs an example, on the base with what stands in for what is missing there."""
+    """Return the command that runs an example, on the base with what stands in place of `per_run()` there."""
     if side == 'fork' or name not in ON_BASE:
         return [str(python), '-m', f'examples.{name}']
-    stand_in = ON_BASE[name]
     script = (
         'import runpy, pydantic_ai.toolsets as toolsets; '
-        f'toolsets.{stand_in.name} = {stand_in.code}; '
+        f'toolsets.per_run = lambda make: {ON_BASE[name]}; '
         f'runpy.run_module("examples.{name}", run_name="__main__", alter_sys=True)'
     )
     return [str(python), '-c', script]

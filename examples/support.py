@@ -18,6 +18,7 @@ from pydantic_ai import (
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
+    toolsets,
 )
 from pydantic_ai.models import Model
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -30,7 +31,7 @@ from series.postgres import NoPostgresError, postgres_server
 class NoScopes(AbstractAsyncContextManager['NoScopes']):
     """Stands in for a toolset scope, or a pool of them, on the base, which has none. It keeps nothing."""
 
-    def __init__(self, *toolsets: Any, **options: Any) -> None:
+    def __init__(self, *kept: Any, **options: Any) -> None:
         """Take what a scope and a pool take."""
 
     def __call__(self, key: Hashable) -> NoScopes:
@@ -42,6 +43,16 @@ class NoScopes(AbstractAsyncContextManager['NoScopes']):
 
     async def aclose(self) -> None:
         """End nothing."""
+
+    async def export(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+
+if not hasattr(toolsets, 'ToolsetScope'):
+    # Here and not in the command, since examples start processes too
+    for _name in ('ToolsetScope', 'ToolsetScopePool'):
+        setattr(toolsets, _name, NoScopes)
 
 
 Step = str | ToolCallPart | Sequence[ToolCallPart]
