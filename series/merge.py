@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -147,13 +148,14 @@ def left_marks(git: Git, change: Sequence[str], subject: str, known: Iterable[Pa
     Returns:
         Each file that has some, with the numbers of their lines.
     """
-    options = ('--unified=0', '--no-color', '--no-ext-diff', '--no-textconv', '--no-renames')
-    prefixes = ('--src-prefix=a/', '--dst-prefix=b/')
+    # What the configuration of the tree says of diffs is the user's to change.
+    options = ('--unified=0', '--inter-hunk-context=0', '--no-color', '--no-ext-diff', '--no-textconv', '--no-renames')
+    options += ('--src-prefix=a/', '--dst-prefix=b/', '--no-relative', f'-O{os.devnull}')
     added = {line[1:].rstrip(b'\r') for patch in known for line in patch.read_bytes().split(b'\n') if line[:1] == b'+'}
     found: dict[str, list[str]] = {}
     path, number = '', 0
-    for entry in git.attempt('-c', 'core.quotePath=false', 'diff', *options, *prefixes, *change).stdout.split(b'\n'):
-        text = entry.decode('utf-8', 'replace').rstrip('\r')
+    for entry in git.run('-c', 'core.quotePath=false', 'diff', *options, *change).split('\n'):
+        text = entry.rstrip('\r')
         if text.startswith('+++ '):
             path = text.removeprefix('+++ b/').rstrip('\t')
         elif place := re.match(r'@@ \S+ \+(\d+)', text):
