@@ -21,11 +21,12 @@ def build(
     line: Line,
     report: Report,
     *,
+    dist: Path | None = None,
     python: Path | None = None,
     umask: int = -1,
     variables: Mapping[str, str] | None = None,
 ) -> Path:
-    """Build the wheel of a line into `dist/` and return its path.
+    """Build the wheel of a line and return its path.
 
     It has the same bytes wherever it is built: hatchling is the tool's own, which is locked, and the time of all files is
     that which hatchling gives them.
@@ -33,6 +34,7 @@ def build(
     Args:
         line: The line.
         report: Is told of each step.
+        dist: The folder that it is put into; by default `dist/`.
         python: The interpreter that builds; by default the running one, if the line supports it.
         umask: What the builder's files are not permitted; by default as the process has it.
         variables: Environment variables of the builder.
@@ -43,7 +45,7 @@ def build(
         NoPythonError: This machine has no Python for it.
     """
     project = line.root / 'pydantic_ai_slim' / line.name
-    dist = line.root / 'dist'
+    dist = dist or line.root / 'dist'
     environment = network.environment() | {'NO_COLOR': '1'} | dict(variables or {})
     with (
         lock(line.root, f'wheel-{line.name}', line.make('build')),

@@ -149,7 +149,7 @@ def make_environment(folder: Path, python: Path, requirements: Sequence[str | Pa
         EnvironmentFailedError: uv could not make it.
         OfflineError: The package index can't be reached.
     """
-    inside = folder / ('Scripts/python.exe' if os.name == 'nt' else 'bin/python')
+    inside = interpreter(folder)
     steps = [
         ['venv', '--quiet', '--no-project', '--clear', '--python', str(python), str(folder)],
         ['pip', 'install', '--quiet', '--python', str(inside)],
@@ -168,6 +168,11 @@ def make_environment(folder: Path, python: Path, requirements: Sequence[str | Pa
                 words(done),
             )
     return inside
+
+
+def interpreter(folder: Path) -> Path:
+    """Return the interpreter of an environment."""
+    return folder / ('Scripts/python.exe' if os.name == 'nt' else 'bin/python')
 
 
 def find_uv() -> str:

@@ -279,7 +279,8 @@ class _Hatch:
         report('Getting the wheel of the base')
         with tempfile.TemporaryDirectory(dir=folder, prefix='.base-') as name:
             wheels = {'base': _keep(base_wheel(line, Path(name)), folder)}
-        wheels['fork'] = _keep(build(line, report), folder)
+            # Not the one in `dist/`, which others may be installing.
+            wheels['fork'] = _keep(build(line, report, dist=Path(name) / 'fork'), folder)
         environments: dict[str, HatchEnvironment] = {}
         for cell in cells:
             lock = lock_file(line, cell.install, cell.resolution)

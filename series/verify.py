@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
 from series import tree
 from series.base import Report, base_repository, clone
-from series.environments import line_python, make_environment, overrides
+from series.environments import interpreter, line_python, make_environment, overrides
 from series.errors import Fault, PatchError, VerifyError
 from series.extract import patched_digest
 from series.findings import new_findings
@@ -45,19 +45,29 @@ class Verified:
 
 
 def upstream_environment(line: Line) -> Path:
-    """Make the environment that upstream's tests run in, and return its interpreter.
+    """Make the environment that upstream's tests run in, unless it is there, and return its interpreter.
 
-    The line's `tests.in` says what it holds.
+    The line's `tests.in` says what it holds, and nothing that was published later is in it. So one that was made of the
+    same is the same, and whoever needs it at the same time shares it.
 
     Raises:
         EnvironmentFailedError: It can't be made.
         NoPythonError: This machine has no Python for it.
     """
     folder = line.root / 'build' / 'envs' / f'upstream-{line.name}'
+    python = line_python(line)
     # A release of a dependency that came later can break a test, which would say nothing about a patch.
     newest = f'{line.released + timedelta(days=1)}T00:00:00Z'
     requirements = ['--exclude-newer', newest, *overrides(line), '--requirement', line.folder / 'tests.in']
-    return make_environment(folder, line_python(line), requirements)
+    read = [part.read_text('utf-8') for part in requirements if isinstance(part, Path) and part.exists()]
+    made_of = '\n'.join([str(python), newest, *read])
+    ready = folder / '.ready'
+    with lock(line.root, folder.name, f'making `{line.show(folder)}`', lambda _: None):
+        if ready.exists() and ready.read_text('utf-8') == made_of:
+            return interpreter(folder)
+        made = make_environment(folder, python, requirements)
+        ready.write_text(made_of, 'utf-8')
+        return made
 
 
 def verify(line: Line, report: Report, environment: Callable[[Line], Path] = upstream_environment) -> list[Verified]:
@@ -83,10 +93,7 @@ def verify(line: Line, report: Report, environment: Callable[[Line], Path] = ups
         NoPythonError: This machine has no Python for it.
         DownloadError: The base can't be got, or isn't the pinned one.
     """
-    with (
-        lock(line.root, f'upstream-{line.name}', line.make('verify')),
-        scratch(line.root, line.tree.parent, 'verify') as folder,
-    ):
+    with scratch(line.root, line.tree.parent, 'verify') as folder:
         base = base_repository(line, report)
         report("Making the environment of upstream's tests")
         python = environment(line)
@@ -289,59 +296,81 @@ class _Run:
     certificates: Path
 
     def run(self, check: _Check) -> None:
-        """Ask ruff, import the package, and run the tests and examples, as far as they are there."""
+        """Ask ruff, run the tests and examples, as far as they are there, and import the package where that says more."""
         if check.plain:
             self._lint(check)
-        self.git.run('checkout', '--quiet', '--detach', check.commit)
-        # With the compiled files of the last commit: two can have the same size and second, which is all that these are
-        # checked by.
-        self.git.run('clean', '--quiet', '--force', '-dx')
+        self._check_out(check.commit)
         # `tests/test_examples.py` looks for examples in these folders of upstream's repository, and takes the last
         # one for a sign that every extra is installed. Our pages and docstrings need no more than `tests.in` holds.
         for folder in ('docs', 'pydantic_evals', 'pydantic_graph', 'pydantic_ai_examples'):
             (self.git.folder / folder).mkdir(exist_ok=True)
+        found = self._test(check)
         # What all patches carry is tested on a commit that is imported for the last patch already.
-        if check.last or self._import_package(check):
-            self._test(check)
+        if not check.last and (found or not check.tests):
+            found = self._import_package(check) or found
         if check.unneeded:
             fault = Fault(
                 f'It needs no `{check.unneeded.name}`, without which it applies and its tests pass, but names it in `Needs:`.'
             )
-            check.faults = [] if check.faults else [fault]
+            found = [] if found else [fault]
+        check.faults += found
+
+    def _check_out(self, commit: str) -> None:
+        """Check a commit out, with the compiled files of what it has in common with the one before."""
+        changed = self.git.lines('-c', 'core.quotePath=false', 'diff', '--name-only', '--no-renames', 'HEAD', commit)
+        self.git.run('checkout', '--quiet', '--detach', commit)
+        self.git.run('clean', '--quiet', '--force', '-dx', '--exclude=__pycache__')
+        # Two files can have the same size and second, which is all that compiled ones are checked by.
+        for path in map(self.git.folder.joinpath, changed):
+            for compiled in path.parent.glob(f'__pycache__/{path.stem}.*'):
+                compiled.unlink()
 
     def _lint(self, check: _Check) -> None:
         if found := new_findings(self.git, check.commit, check.paths):
             problem = "`ruff` with upstream's settings finds in it what it doesn't find without it."
             check.faults.append(Fault(problem, '\n'.join(map(str, found))))
 
-    def _import_package(self, check: _Check) -> bool:
+    def _import_package(self, check: _Check) -> list[Fault]:
         done = self._python('-c', f'import pathlib, {PACKAGE}; print(pathlib.Path({PACKAGE}.__file__).resolve())')
         if done.returncode:
-            check.faults.append(Fault(f'`import {PACKAGE}` fails after it{check.where}.', done.stdout))
-            return False
+            return [Fault(f'`import {PACKAGE}` fails after it{check.where}.', done.stdout)]
         assert Path(done.stdout.strip()).is_relative_to(self.git.folder), f'the tests would run on {done.stdout}'
-        return True
+        return []
 
-    def _test(self, check: _Check) -> None:
+    def _test(self, check: _Check) -> list[Fault]:
         paths = sorted(path for path in check.paths if (self.git.folder / path).exists())
         tests = [path for path in paths if _is_test(path)]
-        if tests:
-            self._pytest(check, f'The tests in {_listed(tests)}', *tests)
         examples = [path for path in paths if path.endswith(('.md', '.py')) and not path.startswith('tests/')]
         # Without upstream's tests the tree has nothing that runs examples.
-        if examples and (self.git.folder / _EXAMPLES).exists():
-            # `-k` takes such a path for one name. The colon keeps out a longer path that begins with it.
-            chosen = ' or '.join(f'{path}:' for path in examples)
-            self._pytest(check, f'The examples in {_listed(examples)}', _EXAMPLES, '-k', chosen)
+        if not (self.git.folder / _EXAMPLES).exists():
+            examples = []
+        # `-k` takes such a path for one name. The colon keeps out a longer path that begins with it.
+        chosen = ' or '.join(f'{path}:' for path in examples)
+        if tests and examples:
+            # Together first, since most of the time goes into starting.
+            together = f'not {Path(_EXAMPLES).name} or {chosen}'
+            found = self._pytest(check, 'All', *tests, _EXAMPLES, '-k', together)
+            if not found or check.unneeded:
+                return found
+            check.tests = 0
+        found: list[Fault] = []
+        if tests:
+            found += self._pytest(check, f'The tests in {_listed(tests)}', *tests)
+        if examples:
+            found += self._pytest(check, f'The examples in {_listed(examples)}', _EXAMPLES, '-k', chosen)
+        return found
 
-    def _pytest(self, check: _Check, what: str, *arguments: str) -> None:
-        # Faults enough to see what is wrong.
-        done = self._python('-m', 'pytest', '-q', '--tb=short', '--maxfail=5', '-p', 'no:cacheprovider', *arguments)
+    def _pytest(self, check: _Check, what: str, *arguments: str) -> list[Fault]:
+        # Faults enough to see what is wrong; whether there is one is all that is asked without a patch that is needed.
+        most = 1 if check.unneeded else 5
+        options = ('-q', '--tb=short', f'--maxfail={most}', '-p', 'no:cacheprovider')
+        done = self._python('-m', 'pytest', *options, *arguments)
         summary = done.stdout.strip().rpartition('\n')[2]
+        check.tests += int(passed[1]) if (passed := re.search(r'(\d+) passed', summary)) else 0
         # 5: no test was selected, as in a file without examples.
         if done.returncode not in ((0, 5) if '-k' in arguments else (0,)):
-            check.faults.append(Fault(f'{what} fail after it{check.where}.', done.stdout))
-        check.tests += int(passed[1]) if (passed := re.search(r'(\d+) passed', summary)) else 0
+            return [Fault(f'{what} fail after it{check.where}.', done.stdout)]
+        return []
 
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(('PYTHON', 'PYTEST'))}
