@@ -24,9 +24,7 @@ OUTPUTS = [
 ]
 
 
-def test_pages_show_what_their_files_say() -> None:
-    subprocess.run(['make', '--silent', 'build/envs/docs/.ready'], cwd=ROOT, check=True, capture_output=True)
-    subprocess.run([ROOT / 'build/tool/bin/python', '-m', 'docs.prepare'], cwd=ROOT, check=True, capture_output=True)
+def test_pages_show_what_their_files_say(prepared: None) -> None:
     done = subprocess.run(
         [ROOT / 'build/envs/docs/bin/python', '-m', 'docs.pages', '--check'],
         cwd=ROOT,

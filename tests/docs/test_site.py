@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -14,16 +13,8 @@ ROOT = Path(__file__).parents[2]
 LINES = [path.parent.name for path in (ROOT / 'patches').glob('*/line.toml')]
 
 
-@pytest.fixture(scope='module', autouse=True)
-def _site() -> None:
-    # It makes the environment and the sources of the pages too; what is there already is kept. Processes that test at once take turns.
-    with (ROOT / 'build/docs.lock').open('w') as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        subprocess.run(['make', '--silent', 'docs'], cwd=ROOT, check=True, capture_output=True)
-
-
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
+def copy(prepared: None, tmp_path: Path) -> Path:
     """Return a folder with all that the site is built of, in which its pages and those of the tree may be changed."""
     for name in ('docs', *(f'build/{line}/docs' for line in LINES)):
         shutil.copytree(ROOT / name, tmp_path / name)
