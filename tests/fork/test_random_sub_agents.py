@@ -558,7 +558,10 @@ class Works:
     def with_insides(self) -> list[Any]:
         """Return the instances, and those of enclosing runs that they nest in."""
         found = [instance for instances in self.instances.values() for instance in instances]
-        found.extend(instance.wrapped for instance in found if isinstance(instance, Nest))
+        for instance in found:  # those that are added here too
+            if isinstance(instance, Nest):
+                # Inside of something else, there may be a stand-in around the one that is live.
+                found += [instance.wrapped, getattr(instance.wrapped, 'wrapped', instance.wrapped)]
         return found
 
 
