@@ -482,7 +482,7 @@ def test_matrix_without_an_interpreter_skips_the_cell(line: Line) -> None:
 
 
 def test_matrix_without_a_lock_says_how_to_write_it(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    def wheel(*_: object) -> Path:
+    def wheel(*_: object, **__: object) -> Path:
         return Path(__file__)
 
     monkeypatch.setattr('series.matrix.base_wheel', wheel)
