@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -19,10 +18,10 @@ from pydantic_ai_slim.hatch_build import ForkError
 from series.environments import base_requirements, built_wheel, find_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
+from series.side_by_side import FAILED, PASSED, Part, print_results, run_all
 
 ROOT = Path(__file__).parents[1]
 SIDES = ('fork', 'base')
-PASSED, FAILED, EMPTY = 'passed', 'FAILED', 'no test was selected'
 
 
 class ProjectError(SeriesError):
@@ -58,25 +57,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument('--line', help='an upstream release; all lines if left out')
     parser.add_argument('--name', help='a folder in `downstream/`; all projects if left out')
     options, rest = parser.parse_known_args(arguments)
-    results: dict[str, str] = {}
     try:
         lines = [find_line(ROOT, options.line)] if options.line else find_lines(ROOT)
-        for project in find_projects(options.name):
-            for line in lines:
-                for side in project.on:
-                    title = f'{project.name} on {line.version if side == "fork" else f"the base {line.base}"}'
-                    results[title] = run_tests(project, line, side, title, rest)
+        parts = plan(find_projects(options.name), lines, rest)
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
 
+    results = run_all(parts)
     print_results(results)
     return int(PASSED not in results.values() or FAILED in results.values())
 
 
-def print_results(results: Mapping[str, str]) -> None:
-    """End the output with a line for each result."""
-    print('\n'.join(['', *(f'- {what}: {result}' for what, result in results.items())]))
+def plan(projects: Sequence[Project], lines: Sequence[Line], rest: Sequence[str] = ()) -> list[Part]:
+    """Plan the tests of projects on lines, and on their bases where that is to be."""
+    return [_plan_part(project, line, side, rest) for project in projects for line in lines for side in project.on]
 
 
 def find_projects(name: str | None = None) -> list[Project]:
@@ -121,46 +116,45 @@ def _read(path: Path) -> Project:
     return Project(path.parent, package, tuple(cast('list[str]', on)))
 
 
-def project_python(line: Line) -> tuple[str, Path]:
-    """Return the newest Python that the line supports and this machine has, and its version.
+def project_python(line: Line) -> Path:
+    """Return the newest Python that the line supports and this machine has.
 
     Raises:
         ProjectError: This machine has none of them.
     """
     for version in reversed(line.python):
         if python := find_python(version):
-            return version, python
+            return python
     raise ProjectError(
         f'The line {line.name} needs Python {", ".join(line.python)}, and this machine has none of them.',
         f'Install one of them, then run `{line.make("downstream")}` again.',
     )
 
 
-def project_environment(project: Project, line: Line, side: str = 'fork') -> tuple[str, Path]:
+def project_environment(project: Project, line: Line, side: str = 'fork') -> Path:
     """Make an environment with the project, what its tests need, and the fork or the base of a line.
 
     The project is installed as its users install it, but takes the fork that is built here in place of that which its
     `[tool.uv.sources]` name.
 
     Returns:
-        The version of Python, and the environment's interpreter.
+        The environment's interpreter.
     """
-    version, python = project_python(line)
     of = [built_wheel(line), *overrides(line)] if side == 'fork' else base_requirements(line)
     needs = [*of, '--no-sources', project.folder, '--group', f'{project.folder / "pyproject.toml"}:test']
     folder = ROOT / 'build' / 'envs' / f'downstream-{project.name}-{side}-{line.name}'
     # Always built: uv would take an earlier build of a folder whose `pyproject.toml` has not changed.
-    return version, make_environment(folder, python, [*needs, '--reinstall-package', project.package])
+    return make_environment(folder, project_python(line), [*needs, '--reinstall-package', project.package])
 
 
-def run_tests(project: Project, line: Line, side: str, title: str, rest: Sequence[str]) -> str:
-    """Run the tests of a project, and return how they ended."""
-    version, inside = project_environment(project, line, side)
-    print(f'\n{title}, Python {version}', flush=True)
-    # `-I` keeps this folder and the user's packages off the path: what is tested is the installed project.
-    command = [str(inside), '-I', '-m', 'pytest', 'tests', *rest]
-    # 5: pytest has found none, as with a `-k` that is meant for another project.
-    return {0: PASSED, 5: EMPTY}.get(subprocess.run(command, cwd=project.folder, check=False).returncode, FAILED)
+def _plan_part(project: Project, line: Line, side: str, rest: Sequence[str]) -> Part:
+    def command() -> list[str]:
+        inside = project_environment(project, line, side)
+        # `-I` keeps this folder and the user's packages off the path: what is tested is the installed project.
+        return [str(inside), '-I', '-m', 'pytest', 'tests', *rest]
+
+    title = f'{project.name} on {line.version if side == "fork" else f"the base {line.base}"}'
+    return Part(title, command, project.folder)
 
 
 if __name__ == '__main__':

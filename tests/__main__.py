@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from packaging.version import Version
 
-from downstream.__main__ import print_results
 from examples.__main__ import requirements as examples_need
 from pydantic_ai_slim.hatch_build import DIST_NAME, ForkError
 from series.environments import ENGINES, built_wheel, find_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
+from series.side_by_side import AT_ONCE, FAILED, PASSED, Part, print_results, run_all
 from tests.endurance.__main__ import requirements as endurance_needs
 
 ROOT = Path(__file__).parents[1]
 HARNESS_NEEDS = Version('2')
 """The oldest base that releases of `pydantic-ai-harness` are made for."""
 
-PASSED, FAILED, SKIPPED = 'passed', 'failed', 'skipped, since this machine does not have it'
+SKIPPED = 'skipped, since this machine does not have it'
 LEFT_OUT = 'left out; `make test ARGS=--every` tests it'
-EMPTY = 'no test was selected'
-NO_PYTHON = ', since this machine has no Python that it supports'
+NO_PYTHON = f'{FAILED}, since this machine has no Python that it supports'
+
+_SECONDS = {'engines': 80, 'examples': 70, 'endurance': 30, 'harness': 10}
+"""How long parts take, about, that aren't for one version of Python."""
+
+Choose = Callable[[list[str]], list[str]]
+
+Plan = dict[str, Part | str]
+"""What is tested, by its title, or why it isn't."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,102 +54,111 @@ def main(arguments: Sequence[str] | None = None) -> int:
         '--every', action='store_true', help='test the fork on every Python that is found, not on the newest only'
     )
     parser.add_argument('--fork', action='store_true', help='test the fork only, not the tool')
+    parser.add_argument(
+        '--at-once',
+        type=int,
+        default=AT_ONCE,
+        metavar='N',
+        help='run so many parts at once, each on its share of the processors; 1 prints what they say as they go',
+    )
     options, rest = parser.parse_known_args(arguments)
-    results: dict[str, str] = {}
     try:
         lines = [find_line(ROOT, options.line)] if options.line else find_lines(ROOT)
         for version in options.python or ():
             if not any(version in line.python for line in lines):
                 parser.error(f'Python {version} is none that {" or ".join(line.name for line in lines)} supports')
-        if not options.fork:
-            results['the tool'] = _test_tool(rest)
+        planned: Plan = {} if options.fork else plan_tool(rest)
         for line in lines:
-            results |= _test_line(line, _choose(options), options.python, rest)
+            planned |= plan_line(line, _choose(options), options.python, rest)
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
 
+    ran = run_all([part for part in planned.values() if isinstance(part, Part)], options.at_once)
+    results = {title: ran.get(title, str(part)) for title, part in planned.items()}
     print_results(results)
     # A version that was asked for must be there.
     wrong = (FAILED, SKIPPED) if options.python else (FAILED,)
     return int(PASSED not in results.values() or any(result.startswith(wrong) for result in results.values()))
 
 
-def _choose(options: Namespace) -> Callable[[list[str]], list[str]]:
+def _choose(options: Namespace) -> Choose:
     """Return what chooses from the Pythons that are found, oldest first."""
     if options.python or options.every:
         return lambda found: found
-    if options.ends:
-        return lambda found: list(dict.fromkeys((found[0], found[-1])))
-    return lambda found: found[-1:]
+    return choose_ends if options.ends else lambda found: found[-1:]
 
 
-def _test_line(
-    line: Line, choose: Callable[[list[str]], list[str]], asked: Sequence[str] | None, rest: Sequence[str]
-) -> dict[str, str]:
-    """Test a line on what is chosen of the Python versions that were asked for, or that it supports."""
+def choose_ends(found: list[str]) -> list[str]:
+    """Return the oldest and the newest."""
+    return list(dict.fromkeys((found[0], found[-1])))
+
+
+def plan_tool(rest: Sequence[str] = ()) -> Plan:
+    """Plan the tests of the tool, which start git and package managers, and those of what goes with it."""
+    parts = {'the tool': ['tests/series'], 'the demonstration and the docs': ['tests/demo', 'tests/docs']}
+    # `-n auto` uses all processors, and none of them waits behind a long test.
+    pytest = [sys.executable, '-m', 'pytest', '-n', 'auto', '--dist', 'worksteal']
+    return {title: Part(title, [*pytest, *folders, *rest], ROOT, seconds=400) for title, folders in parts.items()}
+
+
+def plan_line(line: Line, choose: Choose, asked: Sequence[str] | None = None, rest: Sequence[str] = ()) -> Plan:
+    """Plan the tests of a line on what is chosen of the Python versions that were asked for, or that it supports.
+
+    Raises:
+        NoWheelError: The fork isn't built.
+    """
     versions = [version for version in line.python if version in (asked or line.python)]
     found = {version: python for version in versions if (python := find_python(version))}
     if not found:
-        return {line.version: SKIPPED if asked else FAILED + NO_PYTHON}
-    results = {f'{line.version} on Python {version}': SKIPPED for version in versions if version not in found}
+        return {line.version: SKIPPED if asked else NO_PYTHON}
+    planned: Plan = {f'{line.version} on Python {version}': SKIPPED for version in versions if version not in found}
     newest = [*found][-1]
     chosen = choose([*found])
+    wheel = built_wheel(line)
+    short = {'HYPOTHESIS_PROFILE': os.environ.get('HYPOTHESIS_PROFILE', 'short')}
+    others = [f'--ignore=tests/fork/{folder}' for folder in ('engines', 'examples', 'harness')]
     for version, python in found.items():
         title = f'{line.version} on Python {version}'
-        results[title] = _test_fork(line, version, python, rest) if version in chosen else LEFT_OUT
-    engines = [f'{built_wheel(line)}{ENGINES}', *overrides(line)]
+        if version not in chosen:
+            planned[title] = LEFT_OUT
+            continue
+        folders = ['-n', 'auto', '--dist', 'worksteal', 'tests/fork', *others]
+        part = _plan_part(title, folders, [wheel], line, version, python, rest)
+        # What only chance finds is looked for on the newest.
+        planned[title] = part if version == newest else replace(part, variables=short)
     parts = {
-        'fork/engines': ('in the durable engines', engines),
-        'fork/examples': ('in the examples', examples_need(line)),
-        'endurance': ('under load and faults', endurance_needs(line)),
+        'engines': ('in the durable engines', 'tests/fork/engines', [f'{wheel}{ENGINES}', *overrides(line)]),
+        'examples': ('in the examples', 'tests/fork/examples', examples_need(line)),
+        'endurance': ('under load and faults', 'tests/endurance', endurance_needs(line)),
     }
     if Version(line.base) >= HARNESS_NEEDS:
-        parts['fork/harness'] = 'under pydantic-ai-harness', _harness(line)
+        parts['harness'] = 'under pydantic-ai-harness', 'tests/fork/harness', _harness(line)
     # On the newest Python only, since what differs between versions is tested without these packages.
-    for folder, (what, requirements) in parts.items():
+    for name, (what, folder, requirements) in parts.items():
         title = f'{line.version} {what}, on Python {newest}'
-        results[title] = _test_with(folder, title, requirements, line, found[newest], rest)
-    return results
+        planned[title] = _plan_part(title, [folder], requirements, line, name, found[newest], rest)
+    return planned
 
 
-def _test_tool(rest: Sequence[str]) -> str:
-    return _run(
-        [
-            sys.executable,
-            '-m',
-            'pytest',
-            '-n',
-            'auto',
-            '--dist',
-            'worksteal',
-            'tests/series',
-            'tests/demo',
-            'tests/docs',
-            *rest,
-        ],
-        'The tool, the demonstration and the docs',
-    )
-
-
-def _test_fork(line: Line, version: str, python: Path, rest: Sequence[str]) -> str:
-    requirements = [built_wheel(line), '--requirement', ROOT / 'requirements' / 'test.in']
-    inside = make_environment(ROOT / 'build' / 'envs' / f'test-{line.base}-{version}', python, requirements)
-    # `-I` keeps this folder and the user's packages off the path; `-n auto` uses all cores, and no core waits behind a long test.
-    others = [f'--ignore=tests/fork/{folder}' for folder in ('engines', 'examples', 'harness')]
-    return _run(
-        [str(inside), '-I', '-m', 'pytest', '-n', 'auto', '--dist', 'worksteal', 'tests/fork', *others, *rest],
-        f'{line.version} on Python {version}',
-    )
-
-
-def _test_with(
-    folder: str, title: str, requirements: Sequence[str | Path], line: Line, python: Path, rest: Sequence[str]
-) -> str:
-    """Test the fork together with other packages."""
+def _plan_part(
+    title: str,
+    arguments: Sequence[str],
+    requirements: Sequence[str | Path],
+    line: Line,
+    name: str,
+    python: Path,
+    rest: Sequence[str],
+) -> Part:
+    """Plan tests that run in an environment of their own, which holds nothing but what they need."""
     requirements = [*requirements, '--requirement', ROOT / 'requirements' / 'test.in']
-    inside = make_environment(ROOT / 'build' / 'envs' / f'test-{line.base}-{Path(folder).name}', python, requirements)
-    return _run([str(inside), '-I', '-m', 'pytest', f'tests/{folder}', *rest], title)
+
+    def command() -> list[str]:
+        inside = make_environment(ROOT / 'build' / 'envs' / f'test-{line.base}-{name}', python, requirements)
+        # `-I` keeps this folder and the user's packages off the path.
+        return [str(inside), '-I', '-m', 'pytest', *arguments, *rest]
+
+    return Part(title, command, ROOT, seconds=_SECONDS.get(name, 150))
 
 
 def _harness(line: Line) -> list[str | Path]:
@@ -153,12 +170,6 @@ def _harness(line: Line) -> list[str | Path]:
     override.parent.mkdir(parents=True, exist_ok=True)
     override.write_text(f'{DIST_NAME} @ {built_wheel(line).as_uri()}\n')
     return ['--override', override, '--requirement', ROOT / 'requirements' / 'harness.in']
-
-
-def _run(command: list[str], title: str) -> str:
-    print(f'\n{title}', flush=True)
-    # 5: pytest has found none, as with a `-k` that is meant for another part.
-    return {0: PASSED, 5: EMPTY}.get(subprocess.run(command, cwd=ROOT, check=False).returncode, FAILED)
 
 
 if __name__ == '__main__':

@@ -7,6 +7,7 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -16,6 +17,7 @@ from series.apply import apply
 from series.base import base_repository
 from series.extract import extract
 from series.line import Line
+from series.progress import heartbeat
 from tests.series.upstream import BASE, PACKAGE, ROOT, Index, User, quiet, write_line, write_releases
 
 USES_THE_INDEX = {'test_hatch_build.py', 'test_installation.py'}
@@ -46,6 +48,12 @@ def shut_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tm
     }
     for name, value in variables.items():
         monkeypatch.setenv(name, str(value))
+
+
+@pytest.fixture(autouse=True)
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what slow work says of itself out of what a test reads, since any work may be slow on a busy machine."""
+    monkeypatch.setattr('series.__main__.heartbeat', partial(heartbeat, seconds=3600))
 
 
 @pytest.fixture(scope='session')

@@ -14,8 +14,8 @@ from series.line import Line
 PYPROJECT = '[project]\nname = "first-user"\nversion = "1"\n[dependency-groups]\ntest = ["pytest"]\n'
 
 
-def _own_python(line: Line) -> tuple[str, Path]:
-    return '3.12', Path(sys.executable)
+def _own_python(line: Line) -> Path:
+    return Path(sys.executable)
 
 
 Write = Callable[[str, str, str], Path]

@@ -38,9 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         line = find_line(ROOT, options.line)
-        fork = project_environment(find_projects('toolset_first')[0], line)[1]
+        fork = project_environment(find_projects('toolset_first')[0], line)
         folder = ROOT / 'build' / 'envs' / f'downstream-per-call-{line.name}'
-        base = make_environment(folder, project_python(line)[1], base_requirements(line))
+        base = make_environment(folder, project_python(line), base_requirements(line))
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1

@@ -1,0 +1,159 @@
+"""Run commands side by side, so that no processor waits, and print what each of them says when it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from pydantic_ai_slim.hatch_build import ForkError
+from series.errors import SeriesError
+from series.progress import heartbeat
+
+PASSED, FAILED, EMPTY = 'passed', 'FAILED', 'no test was selected'
+
+AT_ONCE = 2
+"""How many parts run at once unless somebody says otherwise. Each takes its share of the processors."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A command that stands on its own, and that others may run beside.
+
+    Attributes:
+        title: What it does, for the user to read.
+        command: The command, or what makes what it needs, such as an environment, and returns it.
+        folder: Where the command runs.
+        variables: Environment variables of the command, besides those of this process.
+        seconds: How long it takes, about. What takes longest begins first, so that nothing waits for it in the end.
+    """
+
+    title: str
+    command: Sequence[str] | Callable[[], Sequence[str]]
+    folder: Path
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    seconds: int = 0
+
+
+def run_all(parts: Sequence[Part], at_once: int = AT_ONCE) -> dict[str, str]:
+    """Run parts, and return what came of each by its title, in the order in which they are given.
+
+    Each is printed as a whole when it ends, and until then at least every ten seconds what is running. A part that runs
+    alone is printed as it goes.
+
+    Args:
+        parts: The parts.
+        at_once: How many of them run at once.
+    """
+    # pytest-xdist's own variable, for `-n auto`
+    share = {'PYTEST_XDIST_AUTO_NUM_WORKERS': str(max(1, (os.cpu_count() or 1) // min(at_once, len(parts) or 1)))}
+    results: dict[str, str] = {}
+    if at_once == 1 or len(parts) < 2:
+        for part in parts:
+            print(f'\n== {part.title}', flush=True)
+            results[part.title] = _run(part, share, None)[0]
+        return results
+    running = _Running(len(parts))
+    with (
+        heartbeat(_say) as note,
+        tempfile.TemporaryDirectory(prefix='side-by-side-') as folder,
+        ThreadPoolExecutor(at_once) as pool,
+    ):
+
+        def run(number: int, part: Part) -> tuple[Part, Path, str, float]:
+            path = Path(folder) / str(number)
+            with path.open('w+b') as output:
+                running.begin(part.title, path)
+                found, seconds = _run(part, share, output)
+                running.end(part.title)
+            return part, path, found, seconds
+
+        threading.Thread(target=running.tell, args=[note], daemon=True).start()
+        first = sorted(parts, key=lambda part: -part.seconds)
+        waiting = [pool.submit(run, number, part) for number, part in enumerate(first)]
+        try:
+            for finished in as_completed(waiting):
+                part, path, found, seconds = finished.result()
+                said = path.read_bytes().decode('utf-8', 'replace').rstrip()
+                print(f'\n== {part.title}: {found} after {seconds:.0f} s\n{said}', flush=True)
+                results[part.title] = found
+        finally:
+            pool.shutdown(cancel_futures=True)
+            running.over.set()
+    return {part.title: results[part.title] for part in parts}
+
+
+class _Running:
+    """What is running, and how far it is."""
+
+    def __init__(self, of: int) -> None:
+        self.over = threading.Event()
+        self._of = of
+        self._done = 0
+        self._now: dict[str, Path] = {}
+
+    def begin(self, title: str, path: Path) -> None:
+        self._now[title] = path
+
+    def end(self, title: str) -> None:
+        del self._now[title]
+        self._done += 1
+
+    def tell(self, note: Callable[[str, int, int | None], None]) -> None:
+        """Note what is running again and again, until it is over."""
+        while True:
+            note(
+                '; '.join(f'{title}{_percent(path)}' for title, path in self._now.copy().items()), self._done, self._of
+            )
+            if self.over.wait(1):
+                return
+
+
+def _percent(path: Path) -> str:
+    """Return how much of its tests pytest has run, as it says itself."""
+    said = re.findall(rb'\[ *(\d+%)\]', path.read_bytes()[-2000:])
+    return f' {said[-1].decode()}' if said else ''
+
+
+def _run(part: Part, variables: Mapping[str, str], output: IO[bytes] | None) -> tuple[str, float]:
+    """Run a part, and return what came of it and how long it took."""
+    began = time.monotonic()
+    try:
+        command = part.command() if callable(part.command) else part.command
+    except (SeriesError, ForkError) as error:
+        words = f'error: {error}\n'
+        if output:
+            output.write(words.encode())
+        else:
+            print(words, end='', file=sys.stderr)
+        return FAILED, time.monotonic() - began
+    done = subprocess.run(
+        command,
+        cwd=part.folder,
+        env=os.environ | dict(variables) | dict(part.variables),
+        stdin=subprocess.DEVNULL if output else None,
+        stdout=output,
+        stderr=subprocess.STDOUT if output else None,
+        check=False,
+    )
+    # 5: pytest has found none, as with a `-k` that is meant for another part.
+    found = {0: PASSED, 5: EMPTY}.get(done.returncode, FAILED)
+    return found, time.monotonic() - began
+
+
+def print_results(results: Mapping[str, str]) -> None:
+    """End the output with a line for each result."""
+    print('\n'.join(['', *(f'- {what}: {result}' for what, result in results.items())]))
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

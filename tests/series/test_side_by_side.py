@@ -1,0 +1,81 @@
+"""Parts run side by side, and what each says is read as a whole."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from series.errors import SeriesError
+from series.progress import heartbeat
+from series.side_by_side import Part, run_all
+
+
+def part(title: str, code: str, folder: Path, seconds: int = 0) -> Part:
+    return Part(title, [sys.executable, '-c', code], folder, seconds=seconds)
+
+
+def test_parts_run_at_once_and_the_longest_begins_first(tmp_path: Path) -> None:
+    # Each waits for the other one.
+    meet = 'import pathlib, time\npathlib.Path("{}").touch()\nwhile not pathlib.Path("{}").exists(): time.sleep(0.01)'
+    parts = [
+        part('last', 'from pathlib import Path; assert Path("a").exists()', tmp_path),
+        part('first', meet.format('a', 'b'), tmp_path, seconds=20),
+        part('second', meet.format('b', 'a'), tmp_path, seconds=10),
+    ]
+
+    assert run_all(parts) == {'last': 'passed', 'first': 'passed', 'second': 'passed'}
+    assert list(run_all(parts)) == ['last', 'first', 'second']
+
+
+def test_part_is_printed_as_a_whole_with_what_came_of_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    say = 'import sys, time\nfor n in range(3): print("{0}", n, flush=True); time.sleep(0.05)\nsys.exit({1})'
+
+    results = run_all([part('good', say.format('one', 0), tmp_path), part('bad', say.format('two', 3), tmp_path)])
+
+    assert results == {'good': 'passed', 'bad': 'FAILED'}
+    said = capfd.readouterr().out
+    assert 's\none 0\none 1\none 2\n' in said
+    assert 's\ntwo 0\ntwo 1\ntwo 2\n' in said
+    assert '\n== bad: FAILED after 0 s\n' in said
+
+
+def test_part_that_can_not_be_prepared_fails_and_says_why(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def refuse() -> Sequence[str]:
+        raise SeriesError('There is no wheel.', 'Build it.')
+
+    results = run_all([Part('refused', refuse, tmp_path), part('good', '', tmp_path)])
+
+    assert results == {'refused': 'FAILED', 'good': 'passed'}
+    assert 'error: There is no wheel.\nBuild it.\n' in capfd.readouterr().out
+
+
+def test_part_without_a_test_says_so(tmp_path: Path) -> None:
+    assert run_all([part('empty', 'raise SystemExit(5)', tmp_path)]) == {'empty': 'no test was selected'}
+
+
+def test_parts_share_the_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr('os.cpu_count', lambda: 8)
+    show = 'import os; print("workers:", os.environ["PYTEST_XDIST_AUTO_NUM_WORKERS"])'
+
+    run_all([part(str(number), show, tmp_path) for number in range(3)])
+    assert capfd.readouterr().out.count('workers: 4\n') == 3
+
+    run_all([part('alone', show, tmp_path)])
+    assert 'workers: 8\n' in capfd.readouterr().out
+
+
+def test_parts_that_take_long_are_named_with_how_far_their_tests_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr('series.side_by_side.heartbeat', partial(heartbeat, seconds=0.05))
+    slow = 'import time; print("..... [ 40%]", flush=True); time.sleep(1.5)'
+
+    run_all([part('slow', slow, tmp_path), part('quick', '', tmp_path)])
+
+    assert 'slow 40% (1 of 2 done), after 1 s\n' in capfd.readouterr().out
