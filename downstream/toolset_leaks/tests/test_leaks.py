@@ -524,14 +524,42 @@ def test_watch_runs_no_code_of_the_entries_that_it_compares():
 
     [leak] = find_leaks(Agent(TestModel(), toolsets=[Shelf()])).leaks
 
-    assert leak.where == '`Shelf.entries[7]`'
+    assert leak.where == '`Shelf.entries[7].title`'
 
 
-def test_snapshot_looks_at_many_entries_as_a_whole_up_to_a_size(monkeypatch: pytest.MonkeyPatch):
-    """That is what a run under watch costs: each object that is looked into takes as long as ten of them as a whole."""
-    few = len(Snapshot([([Plain(number) for number in range(1000)], Place('rows'))]).nodes)
-    assert few < 20
-
-    monkeypatch.setattr(rules, 'BYTES_LIMIT', 1000)
+def test_snapshot_looks_into_no_more_than_so_many_objects():
     snapshot = Snapshot([([Plain(number) for number in range(5000)], Place('rows'))], max_objects=3000)
-    assert (len(snapshot.nodes), snapshot.complete) == (3000, False)
+    assert (len(list(snapshot)), snapshot.complete) == (3000, False)
+
+
+def test_snapshot_without_time_looks_into_the_nearest_objects_only():
+    far = [Plain(number) for number in range(5000)]
+    snapshot = Snapshot([({'near': {}, 'far': {'rows': far}}, Place('rows'))], seconds=0)
+    assert rules.ALWAYS <= len(list(snapshot)) < rules.ALWAYS + 500
+    assert not snapshot.complete
+    assert far in snapshot
+
+
+def test_snapshot_finds_each_object_in_its_place():
+    """Objects are read many at once; each entry must be told from those beside it, whatever holds it."""
+    held: dict[str, Any] = {
+        'lists': [['a'], [], ['b', 'c'], []],
+        'dicts': [{'a': 1}, {}, {'b': 2}],
+        'sets': [{1}, set[int](), {2}],
+        'objects': [Plain(1), Plain(2)],
+    }
+    snapshot = Snapshot([(held, Place('held'))])
+    held['lists'][1].append(held['lists'][0].pop())  # all that they hold taken together is the same
+    held['dicts'][1]['a'] = held['dicts'][0].pop('a')
+    held['dicts'][2]['c'] = held['dicts'][2].pop('b')
+    held['sets'][1].add(held['sets'][0].pop())
+    held['objects'][1].other = held['objects'][1].__dict__.pop('number')
+
+    found = {change.place.expression for change in snapshot.changes()}
+
+    assert found == {
+        *("held['lists'][0][0]", "held['lists'][1][0]"),
+        *("held['dicts'][0]['a']", "held['dicts'][1]['a']", "held['dicts'][2]['c']"),
+        *("held['sets'][0]", "held['sets'][1]"),
+        *("held['objects'][1].number", "held['objects'][1].other"),
+    }

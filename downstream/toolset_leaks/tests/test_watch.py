@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import weakref
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent, FunctionToolset
 from pydantic_ai.models.test import TestModel
+from typing_extensions import Self
 
 from toolset_leaks import Watch
 
@@ -195,6 +197,44 @@ async def test_watch_says_when_there_was_too_much_to_look_at(make_agent: MakeAge
     assert 'There was too much to look at all of it' in str(watch.report)
     # What is near is looked at first.
     assert [leak.name for leak in watch.report.leaks] == ['Tree.kept']
+
+
+async def test_watch_looks_at_less_from_the_second_run_on_where_it_would_take_too_long(make_agent: MakeAgent):
+    class Tree(Notes):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tree = [Leaf() for _ in range(5000)]
+
+    agent = make_agent(Tree())
+    with Watch() as watch:
+        await agent.run('milk')
+        assert not watch.report.incomplete
+        await agent.run('bread')
+        assert watch.report.incomplete
+    with Watch(max_times=math.inf) as whole:
+        await agent.run('milk')
+        await agent.run('bread')
+
+    assert not whole.report.incomplete
+    assert [leak.name for leak in watch.report.leaks] == ['Tree.kept']
+
+
+async def test_watch_of_an_agent_with_long_runs_looks_at_all(make_agent: MakeAgent):
+    class Slow(Notes):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tree = [Leaf() for _ in range(500)]
+
+        async def __aenter__(self) -> Self:
+            await asyncio.sleep(1)
+            return self
+
+    agent = make_agent(Slow())
+    with Watch() as watch:
+        await agent.run('milk')
+        await agent.run('bread')
+
+    assert not watch.report.incomplete
 
 
 async def test_watch_keeps_no_agent_alive(make_agent: MakeAgent):

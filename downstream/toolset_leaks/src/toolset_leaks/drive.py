@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import fnmatch
+import math
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -50,7 +51,7 @@ def find_leaks(
         What was found.
     """
     driver = _Driver(agent, make_deps or (lambda: deps), skip, seed, timeout)
-    with Watch(shared=shared) as watch:
+    with Watch(shared=shared, max_times=math.inf) as watch:
         _in_thread(lambda: driver.drive(rounds))
     watch.report.called = sorted(driver.tools.keys() - driver.not_called)
     watch.report.not_called = sorted(driver.not_called)

@@ -93,14 +93,11 @@ ONCE = re.compile(
 )
 """Names of flags that say whether something was prepared that all runs use."""
 
-SMALL = 50
-"""A container with more entries than this is compared as a whole if it holds nothing but data, and objects that hold such."""
-
 SIZE_LIMIT = 10_000
 """A container with more entries than this is watched by its length only."""
 
-BYTES_LIMIT = 4_000_000
-"""A container with more in it than this is looked into entry by entry, as long as `max_objects` and `max_seconds` allow."""
+ALWAYS = 1_250
+"""So many objects are looked into for each run, however short it is: that takes about a millisecond."""
 
 
 @functools.cache

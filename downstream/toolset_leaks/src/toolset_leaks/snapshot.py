@@ -9,8 +9,8 @@ import contextvars
 import functools
 import io
 import itertools
+import math
 import operator
-import pickle
 import queue
 import re
 import reprlib
@@ -130,7 +130,7 @@ class Change:
 
 
 class Node:
-    """An object that was reached, with what it held then.
+    """An object that was reached.
 
     Args:
         value: The object.
@@ -139,12 +139,10 @@ class Node:
         key: Under which name or index.
     """
 
-    __slots__ = ('_group', '_holder', '_key', '_origin', 'before', 'groups', 'value')
+    __slots__ = ('_group', '_holder', '_key', '_origin', 'value')
 
     def __init__(self, value: Any, origin: Place | Node, group: GroupKind = '', key: Any = None):
         self.value = value
-        self.groups = self.before = read(value)
-        """What it held when the run had begun, and when the run was about to begin."""
         self._origin = origin
         self._holder = origin if isinstance(origin, Node) else None
         self._group = group
@@ -152,7 +150,7 @@ class Node:
 
     @property
     def place(self) -> Place:
-        """Where it was found. It's asked for few nodes only, and made for those."""
+        """Where it was found."""
         if isinstance(self._origin, Node):
             self._origin = self._origin.place.inside(self._group, self._key, self._origin.value, self.value)
         return self._origin
@@ -162,7 +160,7 @@ class Node:
         node = self
         while (holder := node._holder) is not None:
             groups = read(holder.value)
-            whole = node._group == 'class' or any(group in ('packed', 'inner') for group, _, _ in groups)
+            whole = node._group == 'class' or any(group == 'inner' for group, _, _ in groups)
             if not whole and not any(value is node.value for _, _, values in groups for value in values):
                 return True
             node = holder
@@ -172,101 +170,309 @@ class Node:
 class Snapshot:
     """What can be reached from some objects when a run begins.
 
+    The objects are read many at a time, level by level. Where one was found is only looked up if it has changed.
+
     Args:
         roots: The objects, each with its place.
         max_objects: How many objects are looked into at most.
         max_seconds: How long that takes at most.
+        seconds: After how long no more than `rules.ALWAYS` objects are looked into.
     """
 
-    def __init__(self, roots: Sequence[tuple[Any, Place]], *, max_objects: int = 50_000, max_seconds: float = 2):
-        self.nodes: dict[int, Node] = {}
+    def __init__(
+        self,
+        roots: Sequence[tuple[Any, Place]],
+        *,
+        max_objects: int = 50_000,
+        max_seconds: float = 2,
+        seconds: float = math.inf,
+    ):
         self.complete = True
         self._max_objects = max_objects
         self._max_seconds = max_seconds
-        self._classes: set[type] = set()
+        self._seconds = seconds
+        self._roots = {id(value): place for value, place in reversed(roots)}
+        self._depths: dict[int, int] = {}
+        self._levels: list[list[_Column]] = []
+        self._classes: dict[type, Any] = {}
+        self._nodes: dict[int, Node] = {}
         self._enters = False
-        self._walk((value, place, '', None) for value, place in roots)
+        self._walk([value for value, _ in roots], 0)
 
-    def _walk(self, found: Iterable[tuple[Any, Place | Node, GroupKind, Any]]) -> None:
-        todo = collections.deque(found)
-        nodes = self.nodes
-        deadline = time.monotonic() + self._max_seconds
-        while todo:
-            reached = todo.popleft()
-            value = reached[0]
-            if id(value) in nodes:
-                continue
-            if len(nodes) >= self._max_objects or (len(nodes) % 100 == 99 and time.monotonic() > deadline):
+    def __contains__(self, value: object) -> bool:
+        return id(value) in self._depths
+
+    def __iter__(self) -> Iterator[Any]:
+        return (value for level in self._levels for column in level for value in column.objects)
+
+    def _walk(self, found: Iterable[Any], depth: int) -> None:
+        """Read objects that were found at a depth, and those that they hold, unless it's done already."""
+        begun = time.perf_counter()
+        held = iter(found)
+        while columns := self._read(held, depth, begun):
+            found = [*itertools.chain.from_iterable(map(_looked_into, columns)), *self._new_classes(columns)]
+            held = iter(found)
+            depth += 1
+
+    def _read(self, found: Iterator[Any], depth: int, begun: float) -> list[_Column]:
+        """Read those of the objects that weren't yet, a part at a time, and return them."""
+        columns: list[_Column] = []
+        while part := list(itertools.islice(found, max(1, min(_PART, self._max_objects - len(self._depths))))):
+            if not self._may_go_on(time.perf_counter() - begun):
                 self.complete = False
-                return
-            node = nodes[id(value)] = Node(*reached)
-            todo.extend(_held(node))
-            for cls in (rules.class_of(value), *_packed(node.groups)):
+                break
+            columns += [_COLUMNS[way](objects) for way, objects in self._new(part, depth).items()]
+        if columns and depth == len(self._levels):
+            self._levels.append([])
+        if columns:
+            self._levels[depth] += columns
+        return columns
+
+    def _may_go_on(self, seconds: float) -> bool:
+        number = len(self._depths)
+        return number < self._max_objects and seconds < (
+            self._max_seconds if number < rules.ALWAYS else min(self._seconds, self._max_seconds)
+        )
+
+    def _new(self, found: Iterable[Any], depth: int) -> dict[str, list[Any]]:
+        """Return those that weren't read yet, by the way in which they are read."""
+        depths = self._depths
+        new: dict[str, list[Any]] = {}
+        for value in found:
+            if (key := id(value)) not in depths:
+                depths[key] = depth
+                way = _ways[type(value)]
+                if way in _SIZED and len(value) > rules.SIZE_LIMIT:
+                    way = 'other'
+                new.setdefault(way, []).append(value)
+        return new
+
+    def _new_classes(self, columns: list[_Column]) -> Iterator[type]:
+        for column in columns:
+            for value in column.objects:
+                cls = rules.class_of(value)
                 if cls not in self._classes:
-                    self._classes.add(cls)
+                    self._classes[cls] = value
                     self._enters = self._enters or rules.acts_when_entered(cls)
                     if _is_code(cls):
-                        todo.append((cls, node, 'class', 'class'))
+                        yield cls
+
+    def _node(self, value: Any) -> Node:
+        """Look up where an object was found."""
+        if (node := self._nodes.get(id(value))) is None:
+            if (place := self._roots.get(id(value))) is not None:
+                node = Node(value, place)
+            else:
+                holder, group, key = self._holder(value)
+                node = Node(value, self._node(holder), group, key)
+            self._nodes[id(value)] = node
+        return node
+
+    def _holder(self, value: Any) -> tuple[Any, GroupKind, Any]:
+        depth = self._depths[id(value)]
+        if isinstance(value, type) and value in self._classes:
+            instance = self._classes[value]
+            if self._depths[id(instance)] < depth:
+                return instance, 'class', 'class'
+        return next(filter(None, (column.find(value) for column in self._levels[depth - 1])))
 
     def entered(self) -> None:
         """Look once more when the toolsets were entered: what they do then isn't what a run leaves behind."""
         if not self._enters:
             return
-        changed: list[tuple[Any, Place | Node, GroupKind, Any]] = []
-        for node in list(self.nodes.values()):
-            now = read(node.value)
-            if not all(map(_identical_groups, node.groups, now)):
-                node.groups = now
-                changed += _held(node)
-        self._walk(changed)
+        for depth, level in enumerate(list(self._levels)):
+            changed = [column for column in level if column.renew()]
+            self._walk(itertools.chain.from_iterable(map(_looked_into, changed)), depth + 1)
 
     def changes(self) -> Iterator[Change]:
         """Yield what is otherwise now than before the run as well as when it had begun."""
-        for node in self.nodes.values():
-            now = read(node.value)
-            if len(now) == len(node.groups) and all(map(_identical_groups, node.groups, now)):
-                continue
-            was = [_expanded(group) for group in node.groups]
-            for old, before, new in zip(was, _aligned(was, node.before), _aligned(was, now), strict=False):
-                unlike = {repr(key) for key, *_ in _differences(before, new)}
-                for key, lost, gained, text in _differences(old, new):
-                    if (old[0] == 'item' and unlike) or repr(key) in unlike:
-                        yield Change(node, old[0], key, lost, gained, text, old)
+        for column in itertools.chain.from_iterable(self._levels):
+            for value, before, was, now in column.changed():
+                for old, first, new in zip(was, _aligned(was, before), _aligned(was, now), strict=False):
+                    unlike = {repr(key) for key, *_ in _differences(first, new)}
+                    for key, lost, gained, text in _differences(old, new):
+                        if (old[0] == 'item' and unlike) or repr(key) in unlike:
+                            yield Change(self._node(value), old[0], key, lost, gained, text, old)
 
 
-def _held(node: Node) -> Iterator[tuple[Any, Node, GroupKind, Any]]:
-    """Yield what an object holds that is looked into, each with the object, and what it is to it."""
-    kind = rules.kind
-    for group, keys, values in node.groups:
-        for key, held in zip(keys, values, strict=False):
-            of = kind(rules.class_of(held))
-            if of == 'walked' or (of == 'resource' and _is_code(held)):
-                yield held, node, group, key
+_PART = 250
+"""How many objects are looked into at once."""
 
 
-def _packed(groups: list[Group]) -> Sequence[type]:
-    """Return the classes of objects that were packed."""
-    return groups[0][1] if groups and groups[0][0] == 'packed' else ()
+class _Column:
+    """Objects, with what each of them held."""
+
+    def __init__(self, objects: list[Any]):
+        self.objects = objects
+        self.before = self.held = self.read()
+        """What they held when the run was about to begin, and when it had begun."""
+
+    def read(self) -> Any:
+        """Return what they hold now."""
+        return [read(value) for value in self.objects]
+
+    def values(self) -> Iterable[Any]:
+        """Return all that they held."""
+        return [held for groups in self.held for _, _, values in groups for held in values]
+
+    def groups(self, held: Any) -> Iterable[list[Group]]:
+        """Return what each of them held."""
+        return held
+
+    def renew(self) -> bool:
+        """Read them once more when the run has begun, and return whether something has changed."""
+        now = self.read()
+        changed = not self.same(self.held, now)
+        if changed:
+            self.held = now
+        return changed
+
+    def same(self, old: Any, new: Any) -> bool:
+        """Whether each of them held the very same."""
+        return all(map(_identical_groups, old, new))
+
+    def changed(self) -> Iterator[tuple[Any, list[Group], list[Group], list[Group]]]:
+        """Yield those that hold something else now, with what they held before the run, when it had begun, and now."""
+        now = self.read()
+        if self.same(self.held, now):
+            return
+        rows = zip(self.objects, *map(self.groups, (self.before, self.held, now)), strict=True)
+        yield from (row for row in rows if not _identical_groups(row[2], row[3]))
+
+    def find(self, value: Any) -> tuple[Any, GroupKind, Any] | None:
+        """Find which of them holds a value, what it is to it, and under which name or index."""
+        for held in (self.held,) if self.held is self.before else (self.held, self.before):
+            for holder, groups in zip(self.objects, self.groups(held), strict=True):
+                for group, keys, values in groups:
+                    for key, other in zip(keys, values, strict=False):
+                        if other is value:
+                            return holder, group, key
+        return None
+
+
+class _Sequences(_Column):
+    """Lists and the like, which are read all at once."""
+
+    group: GroupKind = 'item'
+
+    def read(self) -> Any:
+        return list(map(len, self.objects)), None, list(itertools.chain.from_iterable(self.objects))
+
+    def values(self) -> Iterable[Any]:
+        return self.held[2]
+
+    def groups(self, held: Any) -> Iterable[list[Group]]:
+        lengths, keys, values = held
+        end = 0
+        for length in lengths:
+            start, end = end, end + length
+            own = values[start:end]
+            yield [(self.group, keys[start:end] if keys else own if self.group == 'member' else range(length), own)]
+
+    def same(self, old: Any, new: Any) -> bool:
+        return old[0] == new[0] and _identical(old[2], new[2]) and _identical(old[1] or (), new[1] or ())
+
+    def find(self, value: Any) -> tuple[Any, GroupKind, Any] | None:
+        held = self.held[2], self.before[2]
+        if any(any(map(operator.is_, values, itertools.repeat(value))) for values in held):
+            return super().find(value)
+        return None
+
+
+class _Sets(_Sequences):
+    group = 'member'
+
+
+class _Mappings(_Sequences):
+    def read(self) -> Any:
+        return _entries_of(self.objects)
+
+
+class _Instances(_Sequences):
+    group = 'attribute'
+
+    def read(self) -> Any:
+        return _entries_of(list(map(_dict, self.objects)))
+
+
+def _entries_of(mappings: list[dict[Any, Any]]) -> Any:
+    chain = itertools.chain.from_iterable
+    return list(map(len, mappings)), list(chain(mappings)), list(chain(map(dict[Any, Any].values, mappings)))
+
+
+_dict: Callable[[Any], dict[str, Any]] = operator.attrgetter('__dict__')
+
+_COLUMNS: dict[str, type[_Column]] = {
+    'sequence': _Sequences,
+    'set': _Sets,
+    'mapping': _Mappings,
+    'instance': _Instances,
+    'other': _Column,
+}
+
+
+_SIZED = frozenset({'sequence', 'set', 'mapping'})
+
+
+class _Ways(dict[type, str]):
+    """Says how objects of a class are read: many at once, if no code of a user's can be run by that, or each by itself."""
+
+    def __missing__(self, cls: type) -> str:
+        way = {list: 'sequence', tuple: 'sequence', collections.deque: 'sequence', dict: 'mapping'}.get(cls, 'other')
+        if cls in (set, frozenset):
+            way = 'set'
+        elif _reader(cls, False) is _read_object and _is_plain(cls):
+            way = 'instance'
+        self[cls] = way
+        return way
+
+
+_ways = _Ways()
+
+
+def _is_plain(cls: type) -> bool:
+    """Whether all that an object of a class holds is in its `__dict__`."""
+    return bool(
+        cls.__dictoffset__
+        and not issubclass(cls, type)
+        and cls.__getattribute__ is object.__getattribute__
+        and not any(isinstance(vars(base).get('__dict__'), property) for base in cls.__mro__)
+        and not _skipped(cls)
+        and not rules.slots(cls)
+        and not _is_tool(cls)
+    )
+
+
+class _Walked(dict[type, int]):
+    """Says whether objects of a class are looked into: never, always, or if they are classes whose attributes are watched."""
+
+    def __missing__(self, cls: type) -> int:
+        self[cls] = walked = 2 if issubclass(cls, type) else int(rules.kind(cls) == 'walked')
+        return walked
+
+
+_walked = _Walked()
+
+
+def _looked_into(column: _Column) -> list[Any]:
+    """Return what objects hold that is looked into."""
+    values = column.values()
+    walked = list(map(_walked.__getitem__, map(type, values)))
+    found = list(itertools.compress(values, walked))
+    return [value for value in found if not isinstance(value, type) or _is_code(value)] if 2 in walked else found
 
 
 def _aligned(groups: list[Group], others: list[Group]) -> list[Group]:
     """Return other groups of the same object in the order of the first; those that aren't there are empty."""
-    by_kind = {group[0]: group for group in map(_expanded, others)}
+    by_kind = {group[0]: group for group in others}
     return [by_kind.get(group[0], (group[0], (), ())) for group in groups]
 
 
-def _expanded(group: Group) -> Group:
-    """Return what a container holds whose content was packed."""
-    if group[0] != 'packed':
-        return group
-    content: Any = pickle.loads(group[2][0])
-    return _mapping_items(content) if isinstance(content, dict) else _items(content)
-
-
-def _identical_groups(old: Group, new: Group) -> bool:
-    if old[0] == 'packed':
-        return old == new
-    return _identical(old[2], new[2]) and (old[1] is new[1] or _identical(old[1], new[1]))
+def _identical_groups(old: list[Group], new: list[Group]) -> bool:
+    return len(old) == len(new) and all(
+        a[0] == b[0] and _identical(a[2], b[2]) and (isinstance(a[1], range) or _identical(a[1], b[1]))
+        for a, b in zip(old, new, strict=True)
+    )
 
 
 def _identical(old: Sequence[Any], new: Sequence[Any]) -> bool:
@@ -385,72 +591,8 @@ def _items(value: Any) -> Group:
 
 
 def _large(value: Any) -> list[Group] | None:
-    """Return the content of a container with many entries as bytes, which is fast, or its length if it has very many."""
-    if len(value) <= rules.SMALL:
-        return None
-    if len(value) > rules.SIZE_LIMIT:
-        return [('inner', ('length',), (len(value),))]
-    packed = _Bytes()
-    packer = _Packer(packed)
-    try:
-        packer.dump(value)
-    except Exception:  # noqa: BLE001 - it holds what has to be looked into by itself, or too much
-        return None
-    return [('packed', tuple(packer.classes), (packed.getvalue(),))]
-
-
-class _Bytes(io.BytesIO):
-    def write(self, data: Any) -> int:
-        if self.tell() > rules.BYTES_LIMIT:
-            raise OverflowError
-        return super().write(data)
-
-
-class _Packer(pickle.Pickler):
-    """Makes bytes of plain data, and of objects that hold nothing but such. No code of a user's runs for that."""
-
-    def __init__(self, file: _Bytes):
-        super().__init__(file, 5)
-        self.classes: dict[type, tuple[tuple[int], Callable[[Any], dict[str, Any]]]] = {}
-
-    def reducer_override(self, value: Any) -> Any:
-        """Say how something that is no plain data is packed."""
-        cls = rules.class_of(value)
-        if found := self.classes.get(cls):
-            key, attributes = found
-            return _empty, key, attributes(value), None, None, _fill
-        if attributes := _packed_attributes(cls):
-            self.classes[cls] = (id(cls),), attributes
-            return self.reducer_override(value)
-        if value is _empty or value is _fill or rules.kind(value if isinstance(value, type) else cls) == 'value':
-            return NotImplemented
-        raise TypeError(f'{cls} is looked into by itself')
-
-
-_dict: Callable[[Any], dict[str, Any]] = operator.attrgetter('__dict__')
-_packed_classes: dict[int, type[Any]] = {}
-
-
-@functools.cache
-def _packed_attributes(cls: type) -> Callable[[Any], dict[str, Any]] | None:
-    """Return what gets all that an object of a class holds, if it's no more than attributes."""
-    walked = rules.kind(cls) == 'walked' and _reader(cls, False) is _read_object
-    if not walked or rules.origin(cls.__module__) == 'framework' or rules.is_toolset_class(cls):
-        return None
-    _packed_classes[id(cls)] = cls
-    plain = cls.__dictoffset__ and not _skipped(cls) and not rules.slots(cls)
-    return _dict if plain else _attributes
-
-
-def _empty(cls: int) -> Any:
-    """Make an object of a class, without its `__init__()`, when it's unpacked."""
-    return object.__new__(_packed_classes[cls])
-
-
-def _fill(made: Any, held: dict[str, Any]) -> None:
-    """Give it what it held."""
-    for name, value in held.items():
-        object.__setattr__(made, name, value)
+    """Return the length of a container with very many entries, which isn't looked into."""
+    return [('inner', ('length',), (len(value),))] if len(value) > rules.SIZE_LIMIT else None
 
 
 def _set(value: Any) -> list[Group]:
@@ -472,9 +614,14 @@ def _attributes(value: Any) -> dict[str, Any]:
     held = rules.attributes(value)
     if skipped := _skipped(cls):
         held = {name: held[name] for name in held if name not in skipped}
-    if cls.__name__ == 'Tool' and rules.origin(cls.__module__) == 'framework':
+    if _is_tool(cls):
         held = {name: held[name] for name in held if name in rules.TOOL_ATTRIBUTES}
     return held
+
+
+@functools.cache
+def _is_tool(cls: type) -> bool:
+    return cls.__name__ == 'Tool' and rules.origin(cls.__module__) == 'framework'
 
 
 _skipped = functools.cache(rules.attributes_to_skip)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import threading
+import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -17,6 +19,9 @@ from typing_extensions import Self
 from . import rules
 from .report import Finding, Report, is_declared, remedy
 from .snapshot import Change, Place, Snapshot, label
+
+_SHARE = 0.35
+"""The part of the time of a watch in which objects are first looked into; they are compared in the rest of it."""
 
 _watches: list[Watch] = []
 _original_iter: Any = None
@@ -35,6 +40,8 @@ class _Run:
     roots: list[Any]
     beside: list[_Run] = field(default_factory=list['_Run'])
     """Runs that went on at the same time."""
+    begun: float = 0
+    """When it began, on a clock that stands still while something is looked at."""
 
     def __str__(self) -> str:
         return self.title
@@ -64,12 +71,22 @@ class Watch:
         shared: The names of what runs share on purpose, like `TodoToolset.todos` or `tools.CACHE`; `*` stands for anything.
         max_objects: How many objects are looked into for each run at most.
         max_seconds: How long that may take for each run at most.
+        max_times: How many times as long as without a watch a run may take. If there is too much for that, less of it is looked
+            into from the second run of an agent on, but at least 1,250 objects, and the report says so.
     """
 
-    def __init__(self, *, shared: Sequence[str] = (), max_objects: int = 50_000, max_seconds: float = 2):
+    def __init__(
+        self,
+        *,
+        shared: Sequence[str] = (),
+        max_objects: int = 50_000,
+        max_seconds: float = 2,
+        max_times: float = 3,
+    ):
         self.shared = tuple(shared)
         self.max_objects = max_objects
         self.max_seconds = max_seconds
+        self.max_times = max_times
         self.report = Report()
         self.context = ''
         """Where the runs take place, such as the name of a test; it's added to their titles."""
@@ -79,6 +96,8 @@ class Watch:
         self._known: dict[str, Finding] = {}
         self._left: list[_Left] = []
         self._given: dict[int, weakref.ref[Any]] = {}
+        self._shortest: dict[int, tuple[weakref.ref[Any], float]] = {}
+        self._spent = 0.0
 
     def __enter__(self) -> Self:
         global _original_iter
@@ -96,6 +115,7 @@ class Watch:
     def begin(self, agent: Any, prompt: Any, given: Sequence[Any]) -> _Run:
         """Look at what a run is about to use."""
         with self._lock:
+            begun = time.perf_counter()
             number = next(self._numbers)
             known = [toolset for toolset in given if self._was_given(toolset)]
             fresh = [toolset for toolset in given if not any(toolset is other for other in known)]
@@ -105,18 +125,26 @@ class Watch:
                 for root in roots
                 if rules.kind(rules.class_of(root)) == 'walked'
             ]
-            snapshot = Snapshot(places, max_objects=self.max_objects, max_seconds=self.max_seconds)
+            snapshot = Snapshot(
+                places,
+                max_objects=self.max_objects,
+                max_seconds=self.max_seconds,
+                seconds=(self.max_times - 1) * self._shortest_run(agent) * _SHARE,
+            )
             title = f'run {number} of {_agent_name(agent)}{_quoted(prompt)}{self.context and f" in {self.context}"}'
             run = _Run(number, agent, title, fresh, snapshot, roots, list(self._active))
             self.report.incomplete |= not run.snapshot.complete
             for other in self._active:
                 other.beside.append(run)
             self._active.append(run)
+            self._spent += time.perf_counter() - begun
+            run.begun = time.perf_counter() - self._spent
             return run
 
     def entered(self, run: _Run) -> None:
         """Find out what of earlier runs is still there when a run has begun."""
         with self._lock:
+            begun = time.perf_counter()
             run.snapshot.entered()
             for left in [left for left in self._left if self._concerns(left, run)]:
                 self._left.remove(left)
@@ -125,11 +153,16 @@ class Watch:
                 elif not left.finding.read_by:
                     left.finding.read_by = str(run)
                     self._report(left.finding, self.report.leaks)
+            self._spent += time.perf_counter() - begun
 
     def end(self, run: _Run, messages: Sequence[Any], deps: Any, error: BaseException | None) -> None:
         """Find out what a run has changed."""
         with self._lock:
+            begun = time.perf_counter()
             self._active.remove(run)
+            if error is None:
+                seconds = min(self._shortest_run(run.agent), begun - self._spent - run.begun)
+                self._shortest[id(run.agent)] = weakref.ref(run.agent), seconds
             self.report.runs += 1
             if error is not None:
                 self.report.failed.append(f'{run}: {type(error).__name__}: {error}')
@@ -139,10 +172,16 @@ class Watch:
                     self._leave(run, change, called)
             for toolset in run.given:
                 self._given[id(toolset)] = weakref.ref(toolset)
+            self._spent += time.perf_counter() - begun
+
+    def _shortest_run(self, agent: Any) -> float:
+        """Return how long the shortest run of an agent took by itself, or infinity if there was none yet."""
+        known, seconds = self._shortest.get(id(agent), (None, math.inf))
+        return seconds if known is not None and known() is agent else math.inf
 
     def _leave(self, run: _Run, change: Change, called: list[str]) -> None:
         name = change.slot.name
-        beside = [other for other in run.beside if id(change.node.value) in other.snapshot.nodes]
+        beside = [other for other in run.beside if change.node.value in other.snapshot]
         root = next((root for root in run.roots if label(root) == change.place.holder), run.roots[0])
         if (finding := self._known.get(name)) is None:
             unsure = ''.join(f', or {other}, which went on at the same time' for other in beside)
@@ -183,11 +222,7 @@ class Watch:
 
     def _concerns(self, left: _Left, run: _Run) -> bool:
         owner = left.owner()
-        return (
-            owner is run.agent
-            or any(owner is root for root in run.roots)
-            or id(left.change.node.value) in run.snapshot.nodes
-        )
+        return owner is run.agent or any(owner is root for root in run.roots) or left.change.node.value in run.snapshot
 
     def _was_given(self, toolset: Any) -> bool:
         known = self._given.get(id(toolset))
@@ -276,6 +311,6 @@ def _inner_root(run: _Run, change: Change) -> Any:
     """Return the toolset whose attribute changed, which may be inside of another one."""
     if not rules.is_toolset(change.node.value):
         start = change.place.expression.partition('.')[0]
-        found = (node.value for node in run.snapshot.nodes.values() if type(node.value).__name__ == start)
+        found = (value for value in run.snapshot if type(value).__name__ == start)
         return next((value for value in found if rules.is_toolset(value)), None)
     return change.node.value
