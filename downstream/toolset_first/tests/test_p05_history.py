@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic_ai import ModelMessage, ModelResponse, RunContext
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from support import StatefulKeeper, call, calling, echo, entry, script
-from toolset_first import AgentSpec, CallRuntime, Runtime, ToolsetSpec, agent_as_toolset, keep_toolsets
+from support import call, calling, echo, entry, script
+from toolset_first import AgentSpec, CallRuntime, Runtime, agent_as_toolset
 
 
 async def test_p05_each_turn_goes_on_with_what_was_said_before() -> None:
@@ -102,16 +102,6 @@ async def test_p05_cancelled_agent_leaves_the_history_as_it_was() -> None:
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(scope.run_turn('a'), 0.01)
         assert scope.runtime.frame.messages == []
-
-
-async def test_p05_chat_keeps_toolsets_where_the_fork_has_scopes() -> None:
-    import pydantic_ai.toolsets
-
-    spec = AgentSpec('one', model=script(call('keep', what='x')), toolset_specs=[ToolsetSpec(toolset=StatefulKeeper())])
-    async with keep_toolsets(), Runtime([spec]).create_scope(calling('one')) as scope:
-        said = [await scope.run_turn('a'), await scope.run_turn('b')]
-    kept = hasattr(pydantic_ai.toolsets, 'keep_toolsets')
-    assert said == (['["x"]', '["x","x"]'] if kept else ['["x"]', '["x"]'])
 
 
 async def test_p05_usage_is_counted_anew_in_each_turn() -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from conftest import Write
@@ -85,6 +86,20 @@ def test_p10_chat_goes_on_until_an_empty_line_and_remembers(write: Write, run: R
     done = run('run', folder, '--chat', input='a\nb\n\nc\n')
     assert (done.exit_code, done.stdout) == (0, '1: a\n3: b\n')
     assert run('run', folder, 'first', '--chat', input='b\n').stdout == '1: first\n3: b\n'
+
+
+def test_p10_chat_keeps_toolsets_from_turn_to_turn(write: Write, run: Run) -> None:
+    tools = """
+        from support import StatefulKeeper
+
+        keeper = ToolsetSpec(toolset=StatefulKeeper())
+        keeping = script(call('keep', what='x'))
+        """
+    worker = '---\nname: clerk\nmodel: tools.py:keeping\nentry: true\ntoolsets: [keeper]\n---\n'
+    folder = write(tools__py=dedent(TOOLS) + dedent(tools), a__worker=worker)
+    done = run('run', folder, '--chat', input='a\nb\n\n')
+    assert (done.exit_code, done.stdout) == (0, '["x"]\n["x","x"]\n')
+    assert run('run', folder, 'a').stdout == '["x"]\n'
 
 
 def test_p10_chat_goes_on_after_an_error(write: Write, run: Run) -> None:

@@ -30,7 +30,6 @@ from toolset_first.runtime import (
     Runtime,
     UnknownAgentError,
     agent_as_toolset,
-    keep_toolsets,
 )
 from toolset_first.scope import CallScope, EntryError, ScopeClosedError
 from toolset_first.worker_file import ProjectError
@@ -62,7 +61,6 @@ __all__ = (
     'UnknownAgentError',
     'WorkerArgs',
     'agent_as_toolset',
-    'keep_toolsets',
     'load_project',
     'normalize_input',
 )

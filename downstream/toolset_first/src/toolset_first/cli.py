@@ -14,13 +14,14 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel
+from pydantic_ai.toolsets import ToolsetScope
 from rich.console import Console
 from rich.text import Text
 
 from toolset_first.approvals import Answer, Approvals, Question
 from toolset_first.contracts import ToolsetFirstError
 from toolset_first.project import Project, load_project
-from toolset_first.runtime import CallEvent, Runtime, keep_toolsets
+from toolset_first.runtime import CallEvent, Runtime
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help='Run projects of agents and toolsets.')
 messages = Console(stderr=True, highlight=False)
@@ -68,8 +69,8 @@ async def _run(project: Project, runtime: Runtime, text: str | None, as_json: bo
     if not chat:
         _print(await runtime.run_entry(project.entry, _input(text or '', as_json)))
         return
-    # What a chat keeps: its history in the scope, and the toolsets of its agents in this block.
-    async with keep_toolsets(), runtime.create_scope(project.entry) as scope:
+    # A chat keeps the toolsets of the agent that has its history, too.
+    async with ToolsetScope(name='chat'), runtime.create_scope(project.entry) as scope:
         while text := read('> ') if text is None else text:
             try:
                 _print(await scope.run_turn(_input(text, as_json)))

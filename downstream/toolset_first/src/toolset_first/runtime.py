@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, cast
 from weakref import WeakKeyDictionary
 
-import pydantic_ai.toolsets
 from pydantic_ai import Agent, DeferredToolRequests, FunctionToolset, ModelRetry, RunContext
 from pydantic_ai.messages import ModelMessage, RetryPromptPart, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models import Model
 from pydantic_ai.tools import Tool
-from pydantic_ai.toolsets import LifecycleDescription, describe_lifecycle
+from pydantic_ai.toolsets import LifecycleDescription, ToolsetScope, describe_lifecycle
 from pydantic_ai.usage import RunUsage, UsageLimits
 
 from toolset_first.approvals import ApprovalError, Approvals, gather_rules, require
@@ -239,9 +238,12 @@ class CallRuntime:
         child = CallRuntime(runtime, CallFrame(spec.name, self.frame.depth + 1, prompt), self.usage, rules)
         first = self.frame.depth == 0 and not self.frame.lent
         self.frame.lent |= first
+        # What a chat keeps is its first agent's, as the history is; several at once would not have it each to itself.
+        block = nullcontext() if first or self.frame.depth else ToolsetScope(name=spec.name)
         try:
             child.tell('start', prompt if isinstance(prompt, str) else str(prompt[0]))
-            output, messages = await child._run(agent, self.frame.messages if first else [])
+            async with block:
+                output, messages = await child._run(agent, self.frame.messages if first else [])
         except BaseException:
             self.frame.lent &= not first
             raise
@@ -340,9 +342,3 @@ def _refuse_clashes(spec: AgentSpec) -> None:
                     f'The agent {spec.name!r} has two tools `{tool}`: that of {found[tool].label} and that of '
                     f"{toolset.label}. Put `.prefixed('…')` behind one of them, or leave it out."
                 )
-
-
-def keep_toolsets() -> AbstractAsyncContextManager[object]:
-    """Return the block in which a chat keeps its toolsets, where the fork has it; each turn has fresh ones otherwise."""
-    keep: Any = getattr(pydantic_ai.toolsets, 'keep_toolsets', nullcontext)
-    return keep()

@@ -1,0 +1,162 @@
+"""Point 5: a chat keeps the toolsets of the agent that has its history, in a `ToolsetScope` of the fork."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic_ai import RunContext
+from pydantic_ai.toolsets import ToolsetScope
+from support import Log, StatefulKeeper, call, calling, entry, script, scripts
+from toolset_first import (
+    AgentSpec,
+    Answer,
+    ApprovalError,
+    Approvals,
+    CallRuntime,
+    Question,
+    Runtime,
+    ToolsetSpec,
+    agent_as_toolset,
+)
+
+KEEP = script(call('keep', what='x'))
+
+
+def keeping(log: Log | None = None, **options: Any) -> AgentSpec:
+    """Make an agent that keeps `x` in each run, and says what it has kept."""
+    return AgentSpec('one', **{'model': KEEP, 'toolset_specs': [ToolsetSpec(toolset=StatefulKeeper(log))], **options})
+
+
+async def test_p05_chat_keeps_toolsets_from_turn_to_turn_and_exits_them_at_its_end() -> None:
+    log = Log()
+    async with ToolsetScope(), Runtime([keeping(log)]).create_scope(calling('one')) as scope:
+        assert [await scope.run_turn(text) for text in 'abc'] == ['["x"]', '["x","x"]', '["x","x","x"]']
+        assert log.events == ['enter']
+    assert log.events == ['enter', 'exit None']
+
+
+async def test_p05_turns_outside_of_a_chat_have_fresh_toolsets() -> None:
+    log = Log()
+    async with Runtime([keeping(log)]).create_scope(calling('one')) as scope:
+        assert [await scope.run_turn(text) for text in 'ab'] == ['["x"]', '["x"]']
+    assert log.events == ['enter', 'exit None'] * 2
+
+
+async def test_p05_toolsets_of_a_chat_see_the_exception_that_ends_it() -> None:
+    log = Log()
+    with pytest.raises(LookupError):
+        async with ToolsetScope(), Runtime([keeping(log)]).create_scope(calling('one')) as scope:
+            await scope.run_turn('a')
+            raise LookupError
+    assert log.events == ['enter', 'exit LookupError']
+
+
+async def test_p05_chat_that_is_cancelled_in_a_turn_exits_its_toolsets() -> None:
+    log, called = Log(), asyncio.Event()
+
+    class Waiting(StatefulKeeper):
+        async def keep(self, what: str) -> list[str]:
+            called.set()
+            await asyncio.sleep(60)
+            raise AssertionError('It is cancelled before.')
+
+    agent = keeping(toolset_specs=[ToolsetSpec(toolset=Waiting(log))])
+
+    async def chat() -> None:
+        async with ToolsetScope(), Runtime([agent]).create_scope(calling('one')) as scope:
+            await scope.run_turn('a')
+
+    task = asyncio.create_task(chat())
+    await called.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert log.events == ['enter', 'exit CancelledError']
+
+
+async def test_p05_failed_turn_leaves_the_toolsets_of_a_chat_usable() -> None:
+    log = Log()
+    model = scripts(
+        {'a': [call('keep', what='a')], 'wrong': [call('keep', what='w'), call('fail')], 'b': [call('keep', what='b')]}
+    )
+    agent = keeping(model=model, toolset_specs=[ToolsetSpec(toolset=Failing(log))])
+    async with ToolsetScope(), Runtime([agent]).create_scope(calling('one')) as scope:
+        await scope.run_turn('a')
+        with pytest.raises(ConnectionError):
+            await scope.run_turn('wrong')
+        assert await scope.run_turn('b') == '["a","w","b"]'
+        assert log.events == ['enter']
+
+
+async def test_p05_approval_in_a_later_turn_finds_the_same_toolset() -> None:
+    answers = iter([False, True])
+
+    def ask(question: Question) -> Answer:
+        return Answer(next(answers), 'Not yet.')
+
+    model = scripts(
+        {
+            'note': [call('keep', what='note')],
+            'ask': [call('keep_for_good', what='asked')],
+            'yes': [call('keep_for_good', what='approved')],
+        }
+    )
+    toolset = ToolsetSpec(toolset=Careful(), approval_config={'keep_for_good': 'ask'})
+    runtime = Runtime([keeping(model=model, toolset_specs=[toolset])], approvals=Approvals(ask=ask))
+    async with ToolsetScope(), runtime.create_scope(calling('one')) as scope:
+        said = [await scope.run_turn(text) for text in ('note', 'ask', 'yes')]
+    assert said == ['["note"]', 'Not yet.', '["note","approved"]']
+
+
+async def test_p05_turn_that_nobody_could_approve_leaves_the_toolset_to_a_later_one() -> None:
+    model = scripts({'a': [call('keep', what='a'), call('keep_for_good', what='b')], 'c': [call('keep', what='c')]})
+    toolset = ToolsetSpec(toolset=Careful(), approval_config={'keep_for_good': 'ask'})
+    async with (
+        ToolsetScope(),
+        Runtime([keeping(model=model, toolset_specs=[toolset])]).create_scope(calling('one')) as scope,
+    ):
+        with pytest.raises(ApprovalError):
+            await scope.run_turn('a')
+        assert await scope.run_turn('c') == '["a","c"]'
+
+
+async def test_p05_of_agents_that_are_called_at_once_in_a_chat_one_has_its_toolsets() -> None:
+    log = Log()
+
+    async def main(ctx: RunContext[CallRuntime], input: str) -> list[Any]:
+        return list(await asyncio.gather(*(ctx.deps.call_agent('one', input) for _ in range(3))))
+
+    async with ToolsetScope(), Runtime([keeping(log)]).create_scope(entry(main)) as scope:
+        assert await scope.run_turn('a') == ['["x"]'] * 3
+        assert await scope.run_turn('b') == ['["x","x"]', '["x"]', '["x"]']
+        assert sorted(log.events) == ['enter'] * 5 + ['exit None'] * 4
+
+
+async def test_p05_agents_that_agents_call_keep_nothing_from_turn_to_turn() -> None:
+    outer = AgentSpec(
+        'outer', model=script(call('one', input='In')), toolset_specs=[agent_as_toolset(keeping(), tool='one')]
+    )
+    async with ToolsetScope(), Runtime().create_scope(calling(outer)) as scope:
+        assert [await scope.run_turn(text) for text in 'ab'] == ['["x"]', '["x"]']
+
+
+class Failing(StatefulKeeper):
+    """Has a tool that fails."""
+
+    def __init__(self, log: Log | None = None) -> None:
+        super().__init__(log)
+        self.add_function(self.fail)
+
+    async def fail(self) -> str:
+        """Fail."""
+        raise ConnectionError('It is down.')
+
+
+class Careful(StatefulKeeper):
+    """Has a second tool, which needs approval."""
+
+    def __init__(self, log: Log | None = None) -> None:
+        super().__init__(log)
+        self.add_function(self.keep, name='keep_for_good')
