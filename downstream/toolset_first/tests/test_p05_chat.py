@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic_ai import RunContext
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.toolsets import ToolsetScope
 from support import Log, StatefulKeeper, call, calling, entry, script, scripts
 from toolset_first import (
@@ -24,9 +25,9 @@ from toolset_first import (
 KEEP = script(call('keep', what='x'))
 
 
-def keeping(log: Log | None = None, **options: Any) -> AgentSpec:
+def keeping(log: Log | None = None, model: FunctionModel = KEEP, toolset: ToolsetSpec | None = None) -> AgentSpec:
     """Make an agent that keeps `x` in each run, and says what it has kept."""
-    return AgentSpec('one', **{'model': KEEP, 'toolset_specs': [ToolsetSpec(toolset=StatefulKeeper(log))], **options})
+    return AgentSpec('one', model=model, toolset_specs=[toolset or ToolsetSpec(toolset=StatefulKeeper(log))])
 
 
 async def test_p05_chat_keeps_toolsets_from_turn_to_turn_and_exits_them_at_its_end() -> None:
@@ -62,7 +63,7 @@ async def test_p05_chat_that_is_cancelled_in_a_turn_exits_its_toolsets() -> None
             await asyncio.sleep(60)
             raise AssertionError('It is cancelled before.')
 
-    agent = keeping(toolset_specs=[ToolsetSpec(toolset=Waiting(log))])
+    agent = keeping(toolset=ToolsetSpec(toolset=Waiting(log)))
 
     async def chat() -> None:
         async with ToolsetScope(), Runtime([agent]).create_scope(calling('one')) as scope:
@@ -81,7 +82,7 @@ async def test_p05_failed_turn_leaves_the_toolsets_of_a_chat_usable() -> None:
     model = scripts(
         {'a': [call('keep', what='a')], 'wrong': [call('keep', what='w'), call('fail')], 'b': [call('keep', what='b')]}
     )
-    agent = keeping(model=model, toolset_specs=[ToolsetSpec(toolset=Failing(log))])
+    agent = keeping(model=model, toolset=ToolsetSpec(toolset=Failing(log)))
     async with ToolsetScope(), Runtime([agent]).create_scope(calling('one')) as scope:
         await scope.run_turn('a')
         with pytest.raises(ConnectionError):
@@ -104,7 +105,7 @@ async def test_p05_approval_in_a_later_turn_finds_the_same_toolset() -> None:
         }
     )
     toolset = ToolsetSpec(toolset=Careful(), approval_config={'keep_for_good': 'ask'})
-    runtime = Runtime([keeping(model=model, toolset_specs=[toolset])], approvals=Approvals(ask=ask))
+    runtime = Runtime([keeping(model=model, toolset=toolset)], approvals=Approvals(ask=ask))
     async with ToolsetScope(), runtime.create_scope(calling('one')) as scope:
         said = [await scope.run_turn(text) for text in ('note', 'ask', 'yes')]
     assert said == ['["note"]', 'Not yet.', '["note","approved"]']
@@ -115,7 +116,7 @@ async def test_p05_turn_that_nobody_could_approve_leaves_the_toolset_to_a_later_
     toolset = ToolsetSpec(toolset=Careful(), approval_config={'keep_for_good': 'ask'})
     async with (
         ToolsetScope(),
-        Runtime([keeping(model=model, toolset_specs=[toolset])]).create_scope(calling('one')) as scope,
+        Runtime([keeping(model=model, toolset=toolset)]).create_scope(calling('one')) as scope,
     ):
         with pytest.raises(ApprovalError):
             await scope.run_turn('a')

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +14,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import AbstractToolset
 
 from toolset_leaks import find_leaks
+from toolset_leaks.snapshot import Place, Snapshot
 
 
 def make_object() -> Any:
@@ -124,3 +127,49 @@ def test_random_toolsets_leak_is_found_exactly_where_it_is(
     assert found == leaking, report
     assert len(report.leaks) == len(leaking), report
     assert not report.failed
+
+
+class Thing:
+    def __init__(self) -> None:
+        self.name = 'thing'
+
+
+class SlottedThing(Thing):
+    __slots__ = ('kept',)
+
+
+MADE: list[Callable[[], Any]] = [list, dict, set, deque, Thing, SlottedThing]
+
+
+def put(held: Any, value: Any, name: str) -> None:
+    """Put a value into a container or an object."""
+    if isinstance(held, (list, deque)):
+        held.append(value)
+    elif isinstance(held, dict):
+        held[name] = value
+    elif isinstance(held, set):
+        held.add(name)
+    else:
+        setattr(held, 'kept' if isinstance(held, SlottedThing) else name, value)
+
+
+@given(st.integers(0, 2**32), st.sampled_from([3, 30, 300, 1000]))
+def test_random_structures_changes_are_found_exactly_where_they_are(seed: int, size: int):
+    """Objects are compared many at once, and none is taken for another one."""
+    chance = random.Random(seed)
+    made: list[Any] = [{}]
+    while len(made) < size:
+        value = chance.choice(MADE)()
+        holder = chance.choice([one for one in made[-20:] if not isinstance(one, (set, SlottedThing))] or made[:1])
+        put(holder, value, f'name{len(made)}')
+        made.append(value)
+    snapshot = Snapshot([(made[0], Place('made'))])
+    assert not list(snapshot.changes())
+
+    changed = chance.sample(made, chance.randint(0, 3))
+    for number, value in enumerate(changed):
+        put(value, 'new', f'new{number}')
+
+    assert {id(change.node.value) for change in snapshot.changes()} == set(map(id, changed))
+    for change in snapshot.changes():
+        assert change.place.expression.startswith('made')

@@ -199,6 +199,14 @@ async def test_watch_says_when_there_was_too_much_to_look_at(make_agent: MakeAge
     assert [leak.name for leak in watch.report.leaks] == ['Tree.kept']
 
 
+async def test_watch_looks_no_longer_than_it_may(make_agent: MakeAgent):
+    with Watch(max_seconds=0) as watch:
+        await make_agent(Notes()).run('milk')
+
+    assert watch.report.incomplete
+    assert watch.report.leaks == []
+
+
 async def test_watch_looks_at_less_from_the_second_run_on_where_it_would_take_too_long(make_agent: MakeAgent):
     class Tree(Notes):
         def __init__(self) -> None:

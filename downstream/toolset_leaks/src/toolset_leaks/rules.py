@@ -96,7 +96,7 @@ ONCE = re.compile(
 SIZE_LIMIT = 10_000
 """A container with more entries than this is watched by its length only."""
 
-ALWAYS = 1_250
+ALWAYS = 1_100
 """So many objects are looked into for each run, however short it is: that takes about a millisecond."""
 
 

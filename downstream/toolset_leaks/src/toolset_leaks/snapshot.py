@@ -210,8 +210,10 @@ class Snapshot:
         begun = time.perf_counter()
         held = iter(found)
         while columns := self._read(held, depth, begun):
-            found = [*itertools.chain.from_iterable(map(_looked_into, columns)), *self._new_classes(columns)]
-            held = iter(found)
+            # Lazily: where there's no time for all, not all has to be chosen from
+            held = itertools.chain(
+                itertools.chain.from_iterable(map(_looked_into, columns)), self._new_classes(columns)
+            )
             depth += 1
 
     def _read(self, found: Iterator[Any], depth: int, begun: float) -> list[_Column]:
@@ -221,7 +223,7 @@ class Snapshot:
             if not self._may_go_on(time.perf_counter() - begun):
                 self.complete = False
                 break
-            columns += [_COLUMNS[way](objects) for way, objects in self._new(part, depth).items()]
+            columns += [_COLUMNS[way](objects) for (way, _), objects in self._new(part, depth).items()]
         if columns and depth == len(self._levels):
             self._levels.append([])
         if columns:
@@ -234,17 +236,21 @@ class Snapshot:
             self._max_seconds if number < rules.ALWAYS else min(self._seconds, self._max_seconds)
         )
 
-    def _new(self, found: Iterable[Any], depth: int) -> dict[str, list[Any]]:
-        """Return those that weren't read yet, by the way in which they are read."""
+    def _new(self, found: Iterable[Any], depth: int) -> dict[tuple[str, int], list[Any]]:
+        """Return those that weren't read yet, by the way in which they are read; a large container is by itself."""
         depths = self._depths
-        new: dict[str, list[Any]] = {}
+        new: dict[tuple[str, int], list[Any]] = {}
         for value in found:
             if (key := id(value)) not in depths:
-                depths[key] = depth
-                way = _ways[type(value)]
-                if way in _SIZED and len(value) > rules.SIZE_LIMIT:
+                way, alone = _ways[type(value)], 0
+                if way == 'class':
+                    if not _is_code(value):
+                        continue
                     way = 'other'
-                new.setdefault(way, []).append(value)
+                depths[key] = depth
+                if way in _SIZED and len(value) > _PART:
+                    way, alone = ('other' if len(value) > rules.SIZE_LIMIT else way), key
+                new.setdefault((way, alone), []).append(value)
         return new
 
     def _new_classes(self, columns: list[_Column]) -> Iterator[type]:
@@ -411,17 +417,23 @@ _COLUMNS: dict[str, type[_Column]] = {
 }
 
 
+_EXACT: dict[type[Any], str] = {
+    **dict.fromkeys((list, tuple, collections.deque), 'sequence'),
+    **dict.fromkeys((set, frozenset), 'set'),
+    dict: 'mapping',
+}
 _SIZED = frozenset({'sequence', 'set', 'mapping'})
 
 
-class _Ways(dict[type, str]):
-    """Says how objects of a class are read: many at once, if no code of a user's can be run by that, or each by itself."""
+class _Ways(dict[type[Any], str]):
+    """Says how objects of a class are read: many at once, if no code of a user's can be run by that, or each by itself.
 
-    def __missing__(self, cls: type) -> str:
-        way = {list: 'sequence', tuple: 'sequence', collections.deque: 'sequence', dict: 'mapping'}.get(cls, 'other')
-        if cls in (set, frozenset):
-            way = 'set'
-        elif _reader(cls, False) is _read_object and _is_plain(cls):
+    A class is read if its attributes are watched.
+    """
+
+    def __missing__(self, cls: type[Any]) -> str:
+        way = 'class' if issubclass(cls, type) else _EXACT.get(cls, 'other')
+        if way == 'other' and _reader(cls, False) is _read_object and _is_plain(cls):
             way = 'instance'
         self[cls] = way
         return way
@@ -434,7 +446,6 @@ def _is_plain(cls: type) -> bool:
     """Whether all that an object of a class holds is in its `__dict__`."""
     return bool(
         cls.__dictoffset__
-        and not issubclass(cls, type)
         and cls.__getattribute__ is object.__getattribute__
         and not any(isinstance(vars(base).get('__dict__'), property) for base in cls.__mro__)
         and not _skipped(cls)
@@ -443,23 +454,21 @@ def _is_plain(cls: type) -> bool:
     )
 
 
-class _Walked(dict[type, int]):
-    """Says whether objects of a class are looked into: never, always, or if they are classes whose attributes are watched."""
+class _Walked(dict[type[Any], bool]):
+    """Says whether objects of a class may be looked into."""
 
-    def __missing__(self, cls: type) -> int:
-        self[cls] = walked = 2 if issubclass(cls, type) else int(rules.kind(cls) == 'walked')
+    def __missing__(self, cls: type[Any]) -> bool:
+        self[cls] = walked = rules.kind(cls) == 'walked' or issubclass(cls, type)
         return walked
 
 
 _walked = _Walked()
 
 
-def _looked_into(column: _Column) -> list[Any]:
-    """Return what objects hold that is looked into."""
+def _looked_into(column: _Column) -> Iterator[Any]:
+    """Yield what objects hold that may be looked into."""
     values = column.values()
-    walked = list(map(_walked.__getitem__, map(type, values)))
-    found = list(itertools.compress(values, walked))
-    return [value for value in found if not isinstance(value, type) or _is_code(value)] if 2 in walked else found
+    return itertools.compress(values, map(_walked.__getitem__, map(type, values)))
 
 
 def _aligned(groups: list[Group], others: list[Group]) -> list[Group]:

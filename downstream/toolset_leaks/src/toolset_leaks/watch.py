@@ -20,7 +20,7 @@ from . import rules
 from .report import Finding, Report, is_declared, remedy
 from .snapshot import Change, Place, Snapshot, label
 
-_SHARE = 0.35
+_SHARE = 0.3
 """The part of the time of a watch in which objects are first looked into; they are compared in the rest of it."""
 
 _watches: list[Watch] = []
@@ -72,7 +72,7 @@ class Watch:
         max_objects: How many objects are looked into for each run at most.
         max_seconds: How long that may take for each run at most.
         max_times: How many times as long as without a watch a run may take. If there is too much for that, less of it is looked
-            into from the second run of an agent on, but at least 1,250 objects, and the report says so.
+            into from the second run of an agent on, but at least 1,100 objects, and the report says so.
     """
 
     def __init__(
