@@ -33,7 +33,7 @@ COUNTS = (
     *(Count('run', size, calls, ('base', 'lifecycle', 'fork')) for size, calls in ((15, 20), (150, 10))),
     *(Count('toolsets', size, calls, ('base', 'lifecycle')) for size, calls in ((1, 20), (100, 5), (1_000, 1))),
     *(Count('factory', size, calls, ('fork',)) for size, calls in ((15, 10), (150, 5))),
-    Count('copy', 15, 10, ('fork',)),
+    *(Count(workload, size, 10, ('fork',)) for workload in ('copy', 'scope') for size in (15, 150)),
     *(Count('build', size, calls) for size, calls in ((15, 3), (150, 1))),
     Count('history', 1_000, 1),
 )

@@ -33,6 +33,7 @@ TOOLS = tuple(
             ('run', ALL),
             ('deps', BOTH),
             ('copy', FORK),
+            ('scope', FORK),
             ('copy with tools', FORK),
             ('factory', BOTH),
             ('new agent', BOTH),

@@ -46,6 +46,8 @@ class Goals:
     memory: float
     lifecycle: float = 1.02
     """A run with the patches that are about lifecycles only."""
+    scope: float = 1.005
+    """A run in a toolset scope that has the copy already, to a run with a copy of its own: no more, but for what two counts differ by."""
     build: float = 0.05
     """Building agent and tools again."""
 
@@ -162,6 +164,10 @@ def _goals(goals: Goals, found: Mapping[tuple[str, int], Measured], counted: Cou
         yield _goal(
             'a run with a copy, more than without', more, goals.copy, *(f'{n / 1e6:+.2f} M' for n in (more, goals.copy))
         )
+    for size in (15, 150):
+        scope, copy = counted.get(('scope', size), {}), counted.get(('copy', size), {})
+        if 'fork' in copy and 'fork' in scope:
+            yield _goal(f'a run in a scope / with a copy, {size} tools', scope['fork'] / copy['fork'], goals.scope)
 
 
 def _memory(goals: Goals, found: Mapping[tuple[str, int], Measured]) -> Iterator[str]:

@@ -152,6 +152,20 @@ def copy(number: int) -> Call:
     return lambda: agent.run('go')
 
 
+def scope(number: int) -> Call:
+    """The same in a chat whose scope has the copy already."""
+    from pydantic_ai.toolsets import ToolsetScopePool
+
+    agent = Agent(_MODEL, toolsets=[_Remembering(_toolset(number))])
+    chats = ToolsetScopePool()
+
+    async def message() -> None:
+        async with chats('chat'):
+            await agent.run('go')
+
+    return message
+
+
 class _Rebuilding(FunctionToolset[Any]):
     """Tools that are methods of what has the state, so that a copy has to make all of them."""
 
@@ -212,6 +226,7 @@ WORKLOADS: dict[str, Workload] = {
     'new agent': new_agent,
     'deps': deps,
     'copy': copy,
+    'scope': scope,
     'copy with tools': copy_with_tools,
     'build': build,
     'toolsets': toolsets,

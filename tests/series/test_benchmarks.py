@@ -64,6 +64,12 @@ def test_report_says_how_much_a_copy_costs_more() -> None:
     assert '| a run with a copy, more than without | +0.50 M | ≤ +1.00 M | met |' in report
 
 
+def test_report_compares_a_run_in_a_scope_with_one_that_has_a_copy() -> None:
+    report = write('2.68.0', '3.12', {}, {('scope', 15): {'fork': 12.3e6}, ('copy', 15): {'fork': 12e6}})
+
+    assert '| a run in a scope / with a copy, 15 tools | 1.025 | ≤ 1.005 | not met |' in report
+
+
 def test_totals_are_read_in_the_order_of_the_marks(tmp_path: Path) -> None:
     for number, total in [(10, 5), (2, 7), (1, 300)]:
         (tmp_path / f'base.{number}').write_text(f'version: 1\nsummary: {total}\nfn=(1)\ntotals: {total}\n')
