@@ -83,22 +83,30 @@ class ChatStore:
 
 # --8<-- [end:store]
 
+
 # --8<-- [start:answer]
+@dataclass
+class Office:
+    """What the tools work with, besides the tasks."""
+
+    telephone: Telephone
+
+
 tasks = SavedTasksToolset()
-agent = Agent('openai:gpt-5-mini', name='agent', deps_type=Telephone, toolsets=[tasks], defer_model_check=True)
+agent = Agent('openai:gpt-5-mini', name='agent', deps_type=Office, toolsets=[tasks], defer_model_check=True)
 
 
 @agent.tool
-async def call_up(ctx: RunContext[Telephone], who: str) -> str:
+async def call_up(ctx: RunContext[Office], who: str) -> str:
     """Call someone up, and return what they say."""
-    return await ctx.deps(who)
+    return await ctx.deps.telephone(who)
 
 
 async def answer(store: ChatStore, chat: str, prompt: str, telephone: Telephone) -> str:
     """Answer a message. When this returns, the answer and what was done for it are stored."""
     turns, messages, state = store.load(chat)
     async with toolsets.ToolsetScope(tasks, state=state) as scope:
-        result = await agent.run(prompt, message_history=messages, deps=telephone)
+        result = await agent.run(prompt, message_history=messages, deps=Office(telephone))
         state = await scope.export()
     store.save(chat, turns + 1, result.new_messages_json(), state)
     return result.output

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic_ai import UserError
@@ -43,14 +43,17 @@ class Counting(WrapperToolset[Any]):
     """A wrapper with state of its own."""
 
     stateful = True
-    id = 'counting'
 
     def __init__(self, wrapped: AbstractToolset[Any]) -> None:
         super().__init__(wrapped)
         self.calls = 0
 
+    @property
+    def id(self) -> str:
+        return 'counting'
+
     def copy(self) -> Self:
-        return type(self)(self.wrapped.copy())
+        return type(self)(cast('Any', self.wrapped).copy())
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
         self.calls += 1

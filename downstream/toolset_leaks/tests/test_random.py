@@ -143,12 +143,12 @@ MADE: list[Callable[[], Any]] = [list, dict, set, deque, Thing, SlottedThing]
 
 def put(held: Any, value: Any, name: str) -> None:
     """Put a value into a container or an object."""
-    if isinstance(held, (list, deque)):
+    if hasattr(held, 'append'):
         held.append(value)
-    elif isinstance(held, dict):
-        held[name] = value
-    elif isinstance(held, set):
+    elif hasattr(held, 'add'):
         held.add(name)
+    elif hasattr(held, '__setitem__'):
+        held[name] = value
     else:
         setattr(held, 'kept' if isinstance(held, SlottedThing) else name, value)
 
