@@ -8,6 +8,7 @@ from pathlib import Path
 
 from downstream.__main__ import find_projects
 from downstream.__main__ import plan as plan_downstream
+from examples.__main__ import find_project_examples
 from pydantic_ai_slim.hatch_build import ForkError
 from series.errors import SeriesError
 from series.line import Line, find_lines
@@ -43,6 +44,7 @@ def plan(lines: Sequence[Line]) -> Plan:
     planned = plan_tool()
     parts = [
         *plan_downstream(find_projects(), lines),
+        *(_command(30, 'make', 'example', f'NAME={name}') for name in find_project_examples()),
         _command(100, 'make', '--old-file=wheels', 'pinning'),
         # The line whose tests are on the index
         _command(100, 'make', 'matrix', 'LINE=1.26.0', 'ARGS=--slice'),
