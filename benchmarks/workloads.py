@@ -159,9 +159,9 @@ def scope(number: int) -> Call:
     agent = Agent(_MODEL, toolsets=[_Remembering(_toolset(number))])
     chats = ToolsetScopePool()
 
-    async def message() -> None:
+    async def message() -> Any:
         async with chats('chat'):
-            await agent.run('go')
+            return await agent.run('go')
 
     return message
 
