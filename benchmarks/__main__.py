@@ -16,7 +16,7 @@ from rich.progress import Progress
 
 from benchmarks.files import draw, save
 from benchmarks.instructions import COUNTS, Counted, can_count, count
-from benchmarks.plan import LIFECYCLE, MEMORY, PEERS, PLANS, Point
+from benchmarks.plan import MEMORY, PEERS, PLANS, Point
 from benchmarks.report import Measured, write
 from benchmarks.sides import Place, prepare, prepare_peers, start
 from pydantic_ai_slim.hatch_build import ForkError
@@ -40,7 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         '--only', metavar='PART', choices=[*PLANS, INSTRUCTIONS], help=f'one of {", ".join(PLANS)}, {INSTRUCTIONS}'
     )
     parser.add_argument('--peers', action='store_true', help='measure other frameworks too')
-    parser.add_argument('--lifecycle', type=int, default=LIFECYCLE, help='how many patches are the lifecycle')
     options = parser.parse_args(arguments)
     console = Console()
     try:
@@ -54,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         counted: Counted = {}
         with Progress(console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task('Preparing', total=len(groups))
-            sides = prepare(line, options.lifecycle) | (prepare_peers(line) if options.peers else {})
+            sides = prepare(line) | (prepare_peers(line) if options.peers else {})
             for part, group in groups:
                 progress.update(task, description=f'{part}: {group[0].workload} {group[0].size}')
                 try:

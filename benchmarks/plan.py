@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MEMORY = 'memory'
-LIFECYCLE = 15
-"""How many patches at the start of a series are about the lifecycle of toolsets, and not about speed."""
+LAST_OF_LIFECYCLE = '*-Add-describe_lifecycle-*.patch'
+"""The last patch of a series that is about the lifecycle of toolsets, and not about speed."""
 
 BOTH = ('base', 'fork')
 ALL = ('base', 'lifecycle', 'fork')

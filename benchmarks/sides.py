@@ -12,6 +12,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import IO, NamedTuple, cast
 
+from benchmarks.plan import LAST_OF_LIFECYCLE
 from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER, apply_patches, copy_package
 from series.environments import built_wheel, line_python, make_environment, make_environments
 from series.errors import SeriesError
@@ -71,12 +72,11 @@ class Side:
         return json.loads(answer)
 
 
-def prepare(line: Line, patches: int) -> dict[str, Place]:
+def prepare(line: Line) -> dict[str, Place]:
     """Make what the sides of a line run in, and return it by their names.
 
     Args:
         line: The line. Its wheel is built.
-        patches: With how many patches the side `lifecycle` is made.
     """
     base, fork = (folder / 'bin' / 'python' for folder in make_environments(line))
     (installed,) = base.parent.parent.glob(f'lib/python*/site-packages/{PACKAGE}')
@@ -84,7 +84,8 @@ def prepare(line: Line, patches: int) -> dict[str, Place]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     copy_package(installed.parent, folder)
-    apply_patches(line.patches[:patches], folder)
+    (last,) = (number for number, patch in enumerate(line.patches, 1) if patch.match(LAST_OF_LIFECYCLE))
+    apply_patches(line.patches[:last], folder)
     return {'base': Place(base), 'lifecycle': Place(base, path=folder / UPSTREAM_FOLDER), 'fork': Place(fork)}
 
 

@@ -17,12 +17,18 @@ ROOT = Path(__file__).parents[2]
 LINES = find_lines(ROOT)
 
 LIFECYCLE = [
+    'Accept functions of the run context in the `toolsets` of a run',
     'Accept toolset classes and functions without parameters in `toolsets`',
     'Add `stateful` and `copy()` to `AbstractToolset`',
     'Give each run one instance of each toolset, and enter it once',
     "Warn when a toolset's copy shares mutable state",
     'Let toolsets say what sub-agents get of them',
+    'Add `RunContext.for_sub_agent()` to hand toolsets over to a sub-agent',
+    'Add `shared()` to toolsets to overrule what sub-agents get of them',
     'Give access to the instance that an agent run works with',
+    'Keep stateful toolsets across runs in a `ToolsetScope`',
+    'Keep toolset scopes by key in a `ToolsetScopePool`',
+    'Export the state of a `ToolsetScope`, and open one with it',
     'Copy stateful toolsets in durable workflows',
     'Add `describe_lifecycle()` to show what agent runs share',
 ]
