@@ -17,6 +17,7 @@ from series.environments import ENGINES, built_wheel, find_python, make_environm
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
 from series.side_by_side import AT_ONCE, FAILED, PASSED, Part, print_results, run_all
+from tests.checks import plan_checks
 from tests.endurance.__main__ import requirements as endurance_needs
 
 ROOT = Path(__file__).parents[1]
@@ -55,6 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument('--fork', action='store_true', help='test the fork only, not the tool')
     parser.add_argument(
+        '--checks',
+        action='store_true',
+        help='also run what CI checks besides: pinning, the downstream projects, the matrix in part, patches and types',
+    )
+    parser.add_argument(
         '--at-once',
         type=int,
         default=AT_ONCE,
@@ -70,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         planned: Plan = {} if options.fork else plan_tool(rest)
         for line in lines:
             planned |= plan_line(line, _choose(options), options.python, rest)
+        if options.checks:
+            planned |= {part.title: part for part in plan_checks(lines)}
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1

@@ -25,3 +25,15 @@ async def test_b14_run_cancelled_at_any_step_of_the_loop_exits_what_was_entered(
             break
     else:
         pytest.fail('The run never ended')
+
+
+async def test_b14_stream_cancelled_at_any_step_of_the_loop_exits_what_was_entered():
+    for step in range(1000):
+        journal = Journal()
+        agent = agent_of('factories at each step', journal, nested=True)
+        cancelled = await cancel_at(step, partial(run_as, 'run', agent, 'run_stream'))
+        assert faults_of(journal) == []
+        if not cancelled:
+            break
+    else:
+        pytest.fail('The run never ended')

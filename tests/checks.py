@@ -1,0 +1,37 @@
+"""What CI checks besides the tests: `make test ARGS=--checks`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from downstream.__main__ import find_projects
+from downstream.__main__ import plan as plan_downstream
+from examples.__main__ import find_project_examples
+from series.line import Line
+from series.side_by_side import Part
+
+ROOT = Path(__file__).parents[1]
+
+
+def plan_checks(lines: Sequence[Line]) -> list[Part]:
+    """Plan what is checked besides the tests, on forks that are built.
+
+    Raises:
+        SeriesError: One of them isn't, or a project's settings are wrong.
+    """
+    return [
+        # It waits for package managers most of the time, beside which others run.
+        _command(500, 'make', '--old-file=wheels', 'pinning'),
+        *plan_downstream(find_projects(), lines),
+        *(_command(30, 'make', 'example', f'NAME={name}') for name in find_project_examples()),
+        # The line whose tests are on the index
+        _command(130, 'make', 'matrix', 'LINE=1.26.0', 'ARGS=--slice'),
+        *(_command(350, 'make', 'verify', f'LINE={line.name}') for line in lines),
+        *(_command(160, 'make', '--old-file=build', 'types', f'LINE={line.name}') for line in lines),
+    ]
+
+
+def _command(seconds: int, *command: str) -> Part:
+    """Plan a command. What is built stays as it is: `--old-file` keeps `make` from building it under others."""
+    return Part(' '.join(command), command, ROOT, seconds=seconds)
