@@ -94,10 +94,10 @@ def _choose(options: Namespace) -> Choose:
     """Return what chooses from the Pythons that are found, oldest first."""
     if options.python or options.every:
         return lambda found: found
-    return choose_ends if options.ends else lambda found: found[-1:]
+    return _choose_ends if options.ends else lambda found: found[-1:]
 
 
-def choose_ends(found: list[str]) -> list[str]:
+def _choose_ends(found: list[str]) -> list[str]:
     """Return the oldest and the newest."""
     return list(dict.fromkeys((found[0], found[-1])))
 

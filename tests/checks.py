@@ -13,6 +13,9 @@ from series.side_by_side import Part
 
 ROOT = Path(__file__).parents[1]
 
+_VARIABLES = dict.fromkeys(('MAKEFLAGS', 'ARGS', 'LINE', 'NAME', 'PYTHON'), '')
+"""The variables by which a `make` would take over the arguments of the one that it runs in."""
+
 
 def plan_checks(lines: Sequence[Line]) -> list[Part]:
     """Plan what is checked besides the tests, on forks that are built.
@@ -34,4 +37,4 @@ def plan_checks(lines: Sequence[Line]) -> list[Part]:
 
 def _command(seconds: int, *command: str) -> Part:
     """Plan a command. What is built stays as it is: `--old-file` keeps `make` from building it under others."""
-    return Part(' '.join(command), command, ROOT, seconds=seconds)
+    return Part(' '.join(command), command, ROOT, _VARIABLES, seconds)
