@@ -21,7 +21,6 @@ from rich.text import Text
 from pydantic_ai_slim.hatch_build import ForkError
 from series import tree
 from series.apply import apply
-from series.base import Report
 from series.branch import branch
 from series.build import build
 from series.carry import Carried, abort_carry, carry, continue_carry, other_line
@@ -32,7 +31,7 @@ from series.locks import INSTALLS, RESOLUTIONS, write_locks
 from series.matrix import SLICE, Tests, choose_cells, matrix, slice_cell
 from series.matrix_report import summary, write_report
 from series.merge import Outcome
-from series.progress import heartbeat
+from series.progress import Report, heartbeat
 from series.rebase import Rebased, abort_rebase, continue_rebase, rebase
 from series.release import release
 from series.review import compare, review

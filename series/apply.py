@@ -6,13 +6,14 @@ import shutil
 from pathlib import Path
 
 from series import tree
-from series.base import Report, base_repository, clone
+from series.base import base_repository, clone
 from series.errors import LostWorkError, PatchError
 from series.folders import lock, scratch
 from series.git import Git
 from series.line import Line, digest_patches
 from series.merge import AM, apply_one, conflict_remedy, unmerged
 from series.patches import write_patches
+from series.progress import Report
 
 
 def apply(line: Line, report: Report) -> str:

@@ -12,7 +12,6 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from packaging.metadata import Metadata
 
@@ -22,21 +21,8 @@ from series.errors import DownloadError, OfflineError
 from series.folders import lock, scratch
 from series.git import EMAIL, NAME, Git, words
 from series.line import Line
+from series.progress import Report
 from series.tree import BRANCH
-
-
-class Report(Protocol):
-    """What is told of each step, for the user to see."""
-
-    def __call__(self, step: str, done: int = 0, of: int | None = None) -> None:
-        """Say that a step begins.
-
-        Args:
-            step: What is being done.
-            done: How many of its parts are behind it.
-            of: How many parts there are, where that is known.
-        """
-
 
 _SETTINGS = {'.gitignore', 'LICENSE', 'pyproject.toml'}
 """What of the source archive goes into the base: upstream's settings for running and checking tests."""

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
-from series.base import Report, base_repository, clone
+from series.base import base_repository, clone
 from series.errors import CloneError, NoPatchError, PatchError, ToolsError
 from series.git import Git, environment, user_environment, words
 from series.line import Line
 from series.merge import apply_one, misfits, unmerged
 from series.message import Message, read_message
 from series.needs import all_needs, direct_needs
+from series.progress import Report
 from series.pull_request import pull_request_text, upstream_template
 from series.tree import unfinished
 

@@ -10,11 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from series import network
-from series.base import Report
 from series.environments import line_python
 from series.errors import BuildError
 from series.folders import lock, scratch
 from series.line import Line
+from series.progress import Report
 
 
 def build(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from series import tree
-from series.base import Report, borrow, clone
+from series.base import borrow, clone
 from series.errors import CarryError, PatchError
 from series.folders import lock, scratch, sweep, write
 from series.git import Git, words
@@ -19,6 +19,7 @@ from series.line import Line, find_lines
 from series.merge import AM, Outcome, attempt, conflict_remedy, conflicts, left_marks, unmerged
 from series.message import read_message
 from series.patches import write_patches
+from series.progress import Report
 
 _STATE = Path('.git') / 'series-carry'
 """Where in the tree that it is carried to the rest of a change waits."""

@@ -10,13 +10,14 @@ from pathlib import Path
 from pydantic_ai_slim.hatch_build import PACKAGE, PACKAGE_PATH, digest_files
 from series import tree
 from series.apply import copy_patches
-from series.base import Report, base_repository, clone, link
+from series.base import base_repository, clone, link
 from series.errors import ExtractError, LostWorkError, PatchError
 from series.folders import lock, put, scratch, write
 from series.git import Git
 from series.line import Line, digest_patches, pin_patched
 from series.merge import apply_one, left_marks
 from series.patches import write_patches
+from series.progress import Report
 
 
 def extract(line: Line, report: Report) -> list[str]:

@@ -15,12 +15,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from pydantic_ai_slim.hatch_build import DIST_NAME
-from series.base import Report, base_repository, base_wheel, download, wheel_metadata
+from series.base import base_repository, base_wheel, download, wheel_metadata
 from series.environments import overrides, uv
 from series.errors import DownloadError, LockError
 from series.folders import lock, scratch, write
 from series.git import Git, words
 from series.line import Line
+from series.progress import Report
 
 INSTALLS = ('slim', 'standard', 'all')
 """What is installed, as upstream's CI has it: the slim package, the standard one, and that with its extras."""

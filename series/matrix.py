@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER
 from series import matrix_plugin
-from series.base import Report, base_repository, base_wheel, clone
+from series.base import base_repository, base_wheel, clone
 from series.build import build
 from series.environments import find_python
 from series.errors import MatrixError, NoTestsError, PatchError
@@ -32,6 +32,7 @@ from series.locks import INSTALLS, RESOLUTIONS, lock_file
 from series.merge import apply_one
 from series.outcomes import Comparison, Outcome, compare, load
 from series.postgres import NoPostgresError, postgres_server
+from series.progress import Report
 
 SIDES = ('base', 'fork')
 

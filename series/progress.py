@@ -1,4 +1,4 @@
-"""Say where long work is, in a file or a pipe, where no bar can be drawn."""
+"""Say where long work is, also in a file or a pipe, where no bar can be drawn."""
 
 from __future__ import annotations
 
@@ -6,9 +6,23 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Protocol
 
 SECONDS = 8.0
 """How long nothing is said at most."""
+
+
+class Report(Protocol):
+    """What is told of each step, for the user to see."""
+
+    def __call__(self, step: str, done: int = 0, of: int | None = None) -> None:
+        """Say that a step begins.
+
+        Args:
+            step: What is being done.
+            done: How many of its parts are behind it.
+            of: How many parts there are, where that is known.
+        """
 
 
 @contextmanager

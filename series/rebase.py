@@ -24,7 +24,7 @@ from pydantic_ai_slim import hatch_build
 from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER, Archive, content_digest
 from series import tree
 from series.apply import apply_series, copy_patches
-from series.base import Report, base_repository, borrow, clone, download, download_archive
+from series.base import base_repository, borrow, clone, download, download_archive
 from series.errors import DownloadError, NoReleaseError, PatchError, RebaseError
 from series.extract import check_patches, patched_digest, refuse_no_series
 from series.folders import lock, put, scratch, sweep, write
@@ -34,6 +34,7 @@ from series.line import Line, find_line, pin_patched
 from series.merge import AM, Attempt, Outcome, attempt, conflict_remedy, conflicts, left_marks, unmerged
 from series.message import read_message
 from series.patches import write_patches
+from series.progress import Report
 
 _OLD = 'refs/series/old'
 """The last commit of the old line's series, while a rebase is under way."""

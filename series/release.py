@@ -27,13 +27,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from pydantic_ai_slim.hatch_build import DIST_NAME
-from series.base import Report, wheel_metadata
+from series.base import wheel_metadata
 from series.build import build
 from series.environments import find_python, line_python
 from series.errors import ReleaseError
 from series.folders import lock, put, scratch
 from series.git import Git
 from series.line import Line, find_lines
+from series.progress import Report
 
 # Decorators hide the constructors of the library's classes from type checkers.
 _model: Any = cyclonedx.model

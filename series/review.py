@@ -9,11 +9,12 @@ from pathlib import Path
 from pydantic_ai_slim import hatch_build
 from series import tree
 from series.apply import apply_series
-from series.base import Report, borrow
+from series.base import borrow
 from series.errors import ReviewError
 from series.folders import scratch
 from series.git import Git
 from series.line import Line
+from series.progress import Report
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,12 +13,13 @@ from packaging.version import Version
 from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER
 from series import tree
 from series.apply import apply_series
-from series.base import Report, clone, download, wheel_files
+from series.base import clone, download, wheel_files
 from series.folders import scratch
 from series.git import Git
 from series.index import find_release
 from series.line import Line
 from series.merge import Attempt, Outcome, attempt, unmerged
+from series.progress import Report
 
 
 @dataclass(frozen=True)

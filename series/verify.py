@@ -15,7 +15,7 @@ from queue import SimpleQueue
 
 from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
 from series import tree
-from series.base import Report, base_repository, clone
+from series.base import base_repository, clone
 from series.environments import interpreter, line_python, make_environment, overrides
 from series.errors import Fault, PatchError, VerifyError
 from series.extract import patched_digest
@@ -27,6 +27,7 @@ from series.merge import apply_one
 from series.message import message_faults, read_message
 from series.needs import all_needs, direct_needs
 from series.patches import write_patches
+from series.progress import Report
 
 _PACKAGE = f'{UPSTREAM_FOLDER}/{PACKAGE}/'
 _PATHS = (_PACKAGE, 'tests/', 'docs/')

@@ -21,7 +21,6 @@ import pytest
 
 from series.__main__ import main
 from series.apply import apply
-from series.base import Report
 from series.errors import MatrixError, NoTestsError, PatchError
 from series.extract import extract
 from series.git import Git
@@ -30,6 +29,7 @@ from series.matrix import Cell, Matrix, Prepare, Prepared, Tests, choose_cells, 
 from series.matrix_report import html, summary, write_report
 from series.outcomes import Comparison
 from series.postgres import NoPostgresError
+from series.progress import Report
 from tests.series.upstream import PACKAGE, ROOT, User, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from series.apply import apply
-from series.base import Report
 from series.environments import EnvironmentFailedError
 from series.errors import VerifyError
 from series.extract import extract
 from series.line import Line, find_line
+from series.progress import Report
 from series.verify import Verified, verify
 from tests.series.upstream import PACKAGE, User, quiet
 
