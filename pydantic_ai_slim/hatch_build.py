@@ -108,7 +108,7 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class Line:
+class PinnedLine:
     """One upstream release that the series is carried on, as its `line.toml` describes it."""
 
     folder: Path
@@ -143,7 +143,7 @@ class Line:
         return sorted(self.folder.glob('*.patch'))
 
 
-def load_line(folder: Path) -> Line:
+def load_line(folder: Path) -> PinnedLine:
     """Read the `line.toml` in the folder of a line.
 
     Raises:
@@ -165,7 +165,7 @@ def load_line(folder: Path) -> Line:
     if faults:
         listed = '\n'.join(f'- {fault}' for fault in faults)
         raise LineError(f'`{path}` is not a valid line:\n{listed}\nCorrect the file and build again.')
-    return Line(
+    return PinnedLine(
         folder=folder,
         base=data['base'],
         released=data['released'],
@@ -232,7 +232,7 @@ def _line_faults(data: dict[str, Any], name: str) -> Iterator[str]:
         yield f'`{key}` is not a key of a line; the keys are {", ".join(f"`{known}`" for known in checks)}.'
 
 
-def line_of(root: Path) -> Line:
+def line_of(root: Path) -> PinnedLine:
     """Read the line that a build folder belongs to.
 
     Args:
@@ -363,7 +363,7 @@ def content_digest(folder: Path) -> str:
     return digest_files({name: path.read_bytes() for name, path in base_files(folder).items()})
 
 
-def find_base(line: Line) -> Base:
+def find_base(line: PinnedLine) -> Base:
     """Find the base of a line in the running environment and check that it is what the line is pinned to.
 
     Raises:
@@ -405,7 +405,7 @@ def find_base(line: Line) -> Base:
 # The metadata
 
 
-def fork_metadata(base: Distribution, line: Line) -> dict[str, Any]:
+def fork_metadata(base: Distribution, line: PinnedLine) -> dict[str, Any]:
     """Derive the fork's project metadata from the base's own.
 
     Args:
@@ -626,7 +626,7 @@ def package_digest(tree: Path) -> str:
     return digest_files(package_files(tree))
 
 
-def check_package(line: Line, tree: Path) -> list[Path]:
+def check_package(line: PinnedLine, tree: Path) -> list[Path]:
     """Check that the package in a folder is what the line is pinned to, and give its files the same permissions everywhere.
 
     git can skip a patch, or a part of one, and say that all went well. So its word isn't taken for it.

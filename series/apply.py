@@ -7,7 +7,7 @@ from pathlib import Path
 
 from series import tree
 from series.base import base_repository, clone
-from series.errors import LostWorkError, PatchError
+from series.errors import ApplyError, LostWorkError
 from series.folders import lock, scratch
 from series.git import Git
 from series.line import Line, digest_patches
@@ -29,7 +29,7 @@ def apply(line: Line, report: Report) -> str:
         DirtyTreeError: The tree has changes that no commit holds.
         LostWorkError: The tree has commits that neither `patches/`, nor its history, nor another branch holds.
         DownloadError: The base can't be got, or isn't the pinned one.
-        PatchError: A patch doesn't apply; it waits in the tree to be resolved.
+        ApplyError: A patch doesn't apply; it waits in the tree to be resolved.
     """
     with lock(line.root, line.name, line.make('apply')), scratch(line.root, line.tree.parent, 'apply') as folder:
         if line.tree.exists():
@@ -117,14 +117,14 @@ def apply_series(line: Line, folder: Path, report: Report, patches: list[Path] |
 
     Raises:
         DownloadError: The base can't be got, or isn't the pinned one.
-        PatchError: A patch doesn't apply.
+        ApplyError: A patch doesn't apply.
     """
     base = base_repository(line, report)
     report(f'Applying the patches to {line.name}')
     git = clone(base, folder, 'HEAD')
     git.run('update-ref', tree.BASE, 'HEAD')
     if error := _apply_all(git, line.patches if patches is None else patches, report):
-        raise PatchError(
+        raise ApplyError(
             f'The patch `{line.show(line.folder / error.patch.name)}` does not apply to its own line.',
             f'Resolve it there first, with `{line.make("apply")}`.',
             error.words,
@@ -134,18 +134,18 @@ def apply_series(line: Line, folder: Path, report: Report, patches: list[Path] |
     return git
 
 
-def _apply_all(git: Git, patches: list[Path], report: Report) -> PatchError | None:
+def _apply_all(git: Git, patches: list[Path], report: Report) -> ApplyError | None:
     """Commit patches in order, up to the first that doesn't apply, and return the error of that one."""
     for number, patch in enumerate(patches):
         report(f'Applying `{patch.name}`', number, len(patches))
         try:
             apply_one(git, patch)
-        except PatchError as error:
+        except ApplyError as error:
             return error
     return None
 
 
-def _stop(git: Git, line: Line, error: PatchError, patches: list[Path]) -> PatchError:
+def _stop(git: Git, line: Line, error: ApplyError, patches: list[Path]) -> ApplyError:
     """Begin an `am` of the patches from the failing one on, with conflict marks where git finds what they were made on."""
     rest = patches[patches.index(error.patch) :]
     done = git.attempt(*AM, '--3way', *(str(patch.resolve()) for patch in rest))
@@ -159,9 +159,9 @@ def _stop(git: Git, line: Line, error: PatchError, patches: list[Path]) -> Patch
             f'then write them to `{line.show(line.folder)}` with `{line.make("extract")}`; or give up with '
             f'`git -C {folder} checkout -B {tree.BRANCH} {tree.APPLIED}`.'
         )
-        return PatchError(problem, remedy, error.words, patch=patch, files=error.files)
+        return ApplyError(problem, remedy, error.words, patch=patch, files=error.files)
     waiting = rest[int((git.folder / '.git' / 'rebase-apply' / 'next').read_text()) - 1]
     what = 'It' if waiting == error.patch else f'Git could merge it, but not `{waiting.name}`, which'
     go_on = f'`git -C {folder} am --continue` and then `{line.make("extract")}`; or give up with `git -C {folder} am --abort`'
     remedy = conflict_remedy(folder, go_on, marked=bool(unmerged(git)), what=what)
-    return PatchError(problem, remedy, error.words, patch=patch, files=error.files)
+    return ApplyError(problem, remedy, error.words, patch=patch, files=error.files)

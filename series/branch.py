@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
 from series.base import base_repository, clone
-from series.errors import CloneError, NoPatchError, PatchError, ToolsError
+from series.errors import ApplyError, CloneError, NoPatchError, ToolsError
 from series.git import Git, environment, user_environment, words
 from series.line import Line
 from series.merge import apply_one, misfits, unmerged
@@ -75,7 +75,7 @@ def branch(
     Raises:
         NoPatchError: There is no such patch.
         CloneError: The clone is none, or isn't in a state to make a branch in.
-        PatchError: A patch doesn't apply there; the clone is as it was.
+        ApplyError: A patch doesn't apply there; the clone is as it was.
         ToolsError: The branch is made, but upstream's own checks fail on it.
         DownloadError: The base, which a merge goes back to, can't be got, or isn't the pinned one.
     """
@@ -209,14 +209,14 @@ def _identity(git: Git) -> dict[str, str]:
 # The commits
 
 
-def _apply(git: Git, line: Line, patch: Path, onto: str | None) -> PatchError | None:
+def _apply(git: Git, line: Line, patch: Path, onto: str | None) -> ApplyError | None:
     """Apply a patch to the index, or return why that isn't possible."""
     done = git.attempt(*_APPLY, str(patch))
     if not done.returncode:
         return None
     said = words(done)
     files = misfits(said)
-    return PatchError(
+    return ApplyError(
         f'The patch `{line.show(patch)}` does not apply to {_where(line, onto)}: it does not fit '
         f'{", ".join(f"`{file}`" for file in files)}. The clone `{git.folder}` is as it was.',
         'Run the same command with `--3way` to merge it.',
@@ -241,7 +241,7 @@ def _merge(git: Git, line: Line, patch: Path, onto: str | None, number: int) -> 
         if onto
         else f"`{line.make('verify')}` checks that it applies to the release. If it does, the clone's tag `v{line.name}` isn't upstream's."
     )
-    raise PatchError(
+    raise ApplyError(
         f'The patch `{line.show(patch)}` can not be merged with {_where(line, onto)}: there are conflicts in '
         f'{", ".join(f"`{file}`" for file in conflicts)}. The clone `{git.folder}` is as it was.',
         remedy,

@@ -12,7 +12,7 @@ from typing import Any
 
 from series import tree
 from series.base import borrow, clone
-from series.errors import CarryError, PatchError
+from series.errors import ApplyError, CarryError
 from series.folders import lock, scratch, sweep, write
 from series.git import Git, words
 from series.line import Line, find_lines
@@ -102,7 +102,7 @@ def carry(line: Line, to: Line, report: Report) -> Carried:
         UnfinishedError: One of the trees is in the middle of an `am`, a rebase or the like.
         DirtyTreeError: One of the trees has changes that no commit holds.
         ElsewhereError: Something else than the series is checked out in one of them.
-        PatchError: A fixup conflicts and waits in the tree.
+        ApplyError: A fixup conflicts and waits in the tree.
     """
     if line.name == to.name:
         raise CarryError(
@@ -157,7 +157,7 @@ def continue_carry(root: Path, to: str | None, report: Report, *, skip: bool = F
 
     Raises:
         CarryError: None is under way.
-        PatchError: The fixup that waits isn't resolved, or another one conflicts.
+        ApplyError: The fixup that waits isn't resolved, or another one conflicts.
         DirtyTreeError: The tree has changes that no commit holds.
         ElsewhereError: Something else than the series is checked out there.
     """
@@ -281,19 +281,19 @@ def _go_on(state: _State, folder: Path, report: Report) -> Carried:
     return Carried(state.line, *(tuple(done.get(name, ())) for name in ('carried', 'contained', 'skipped', 'foreign')))
 
 
-def _stop(state: _State) -> PatchError:
+def _stop(state: _State) -> ApplyError:
     """Begin with the fixup that conflicts in the tree itself, and make the error that says so."""
     done = state.git.attempt(*AM, '--3way', str(state.folder / state.waiting[0]))
     return _unresolved(state.note(moving=False), words(done))
 
 
-def _unresolved(state: _State, said: str = '') -> PatchError:
+def _unresolved(state: _State, said: str = '') -> ApplyError:
     """Make the error of a fixup that waits in the tree."""
     git, line, name = state.git, state.line, state.waiting[0]
     places = list(conflicts(git))
     count, left = len(state.done.get('carried', ())), len(state.waiting) - 1
     stand = f'{count} {"fixup is" if count == 1 else "fixups are"} in the tree, {left} {"waits" if left == 1 else "wait"} after it.'
-    return PatchError(
+    return ApplyError(
         f'`{state.subject(name)}` of {state.source} conflicts with the tree `{line.show(line.tree)}`. {stand}',
         _resolve(state, places),
         '\n'.join(places) or said,
@@ -314,7 +314,7 @@ def _refuse_marks(state: _State, name: str) -> None:
     mail = state.folder / name
     marks = left_marks(state.git, ['--cached', 'HEAD'], state.subject(name), [mail], '=======')
     if marks:
-        raise PatchError(
+        raise ApplyError(
             f'`{state.subject(name)}` waits in `{state.line.show(state.line.tree)}`, and what is added for it still has '
             f'conflict marks.',
             _resolve(state, marks),
@@ -374,7 +374,7 @@ def _read_killed(line: Line, to: Line) -> _State:
 
     Raises:
         CarryError: A carry waits for the user, or is from another line.
-        PatchError: The fixup was in the tree already, and conflicts.
+        ApplyError: The fixup was in the tree already, and conflicts.
     """
     state = _read_state(to)
     if state.moving and state.source == line.name:

@@ -171,7 +171,7 @@ class LostWorkError(SeriesError):
     """A step that would destroy commits or patches which nothing else holds."""
 
 
-class PatchError(SeriesError):
+class ApplyError(SeriesError):
     """A patch that doesn't apply.
 
     Args:

@@ -11,7 +11,7 @@ from pydantic_ai_slim.hatch_build import PACKAGE, PACKAGE_PATH, digest_files
 from series import tree
 from series.apply import copy_patches
 from series.base import base_repository, clone, link
-from series.errors import ExtractError, LostWorkError, PatchError
+from series.errors import ApplyError, ExtractError, LostWorkError
 from series.folders import lock, put, scratch, write
 from series.git import Git
 from series.line import Line, digest_patches, pin_patched
@@ -210,7 +210,7 @@ def check_patches(line: Line, patches: list[Path], folder: Path, command: str) -
     for patch in patches:
         try:
             apply_one(git, patch)
-        except PatchError as error:
+        except ApplyError as error:
             raise ExtractError(
                 f'The commit written as `{patch.name}` cannot be applied again from there.', remedy, error.words
             ) from None

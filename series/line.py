@@ -15,7 +15,7 @@ from series.errors import NoLineError
 
 
 @dataclass(frozen=True)
-class Line(hatch_build.Line):
+class Line(hatch_build.PinnedLine):
     """One upstream release that the series is carried on, in a checkout of this repository."""
 
     @property

@@ -23,14 +23,14 @@ from series import matrix_plugin
 from series.base import base_repository, base_wheel, clone
 from series.build import build
 from series.environments import find_python
-from series.errors import MatrixError, NoTestsError, PatchError
+from series.errors import ApplyError, MatrixError, NoTestsError
 from series.folders import write
 from series.git import Git
 from series.hatch import HatchEnvironment, HatchProject
 from series.line import Line
 from series.locks import INSTALLS, RESOLUTIONS, lock_file
 from series.merge import apply_one
-from series.outcomes import Comparison, Outcome, compare, load
+from series.outcomes import Comparison, Result, compare, load
 from series.postgres import NoPostgresError, postgres_server
 from series.progress import Report
 
@@ -170,7 +170,7 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
         MatrixError: It can't be run; the message says why.
         NoTestsError: There are no such tests.
         BuildError: The fork can't be built.
-        PatchError: A patch doesn't apply to the base.
+        ApplyError: A patch doesn't apply to the base.
         DownloadError: The base can't be got, or isn't the pinned one.
         EnvironmentFailedError: An environment can't be made.
     """
@@ -241,8 +241,8 @@ def _tree(line: Line, side: str, upstream: Path | None, folder: Path, report: Re
         for patch in line.patches:
             try:
                 apply_one(git, patch)
-            except PatchError as error:
-                raise PatchError(
+            except ApplyError as error:
+                raise ApplyError(
                     f'The patch `{line.show(patch)}` does not apply to the base with the patches before it.',
                     f'Run `{line.make("apply")}`, which says how to go on.',
                     error.words,
@@ -406,7 +406,7 @@ class _Side:
         path = self.folder / 'seconds'
         return float(path.read_text()) if path.exists() else 0
 
-    def run(self) -> dict[str, Outcome]:
+    def run(self) -> dict[str, Result]:
         """Run all tests that have no outcome yet, and return the outcomes of all."""
         self.folder.mkdir(parents=True, exist_ok=True)
         whole = self.folder / 'whole'
@@ -422,7 +422,7 @@ class _Side:
                 whole.touch()
         outcomes = load(self.noted)
         # What has none by now ends, or holds up, whatever runs it.
-        return {test: Outcome(test, 'crashed') for test in self._tests() - outcomes.keys()} | outcomes
+        return {test: Result(test, 'crashed') for test in self._tests() - outcomes.keys()} | outcomes
 
     def run_alone(self, test: str) -> str:
         """Run one test, with nothing beside it, and return its outcome."""

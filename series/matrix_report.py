@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from series.matrix import SIDES, CellResult, Matrix
-from series.outcomes import MISSING, Compared, Comparison, Outcome
+from series.outcomes import MISSING, Compared, Comparison, Result
 
 _SHOWN = 20
 """How many differences the terminal shows; the page has all."""
@@ -83,12 +83,12 @@ def write_report(found: Matrix, folder: Path) -> Path:
 
 
 def junit(compared: Comparison, side: str, name: str) -> bytes:
-    """Return the outcomes of one side as JUnit XML, as pytest writes it."""
-    outcomes = [outcome for test in compared.tests if (outcome := _of(test, side))]
-    suite = ElementTree.Element('testsuite', name=f'{name}, {side}', tests=str(len(outcomes)))
+    """Return the results of one side as JUnit XML, as pytest writes it."""
+    results = [result for test in compared.tests if (result := _of(test, side))]
+    suite = ElementTree.Element('testsuite', name=f'{name}, {side}', tests=str(len(results)))
     counts: Counter[str] = Counter()
-    for outcome in outcomes:
-        where, _, test = outcome.test.partition('::')
+    for result in results:
+        where, _, test = result.test.partition('::')
         module = where.removesuffix('.py').replace('/', '.')
         cases, _, last = test.rpartition('::') if '[' not in test else ('', '', test)
         case = ElementTree.SubElement(
@@ -96,29 +96,29 @@ def junit(compared: Comparison, side: str, name: str) -> bytes:
             'testcase',
             classname='.'.join(filter(None, [module, cases.replace('::', '.')])),
             name=last or where,
-            time=f'{outcome.seconds:.3f}',
+            time=f'{result.seconds:.3f}',
         )
-        kind = _kind(outcome)
+        kind = _kind(result)
         counts[kind] += 1
         if kind:
-            said = ElementTree.SubElement(case, kind, message=_legal(outcome.message), type=outcome.outcome)
-            said.text = _legal(outcome.words)
+            said = ElementTree.SubElement(case, kind, message=_legal(result.message), type=result.outcome)
+            said.text = _legal(result.words)
     for kind, attribute in {'failure': 'failures', 'error': 'errors', 'skipped': 'skipped'}.items():
         suite.set(attribute, str(counts[kind]))
-    suite.set('time', f'{sum(outcome.seconds for outcome in outcomes):.3f}')
+    suite.set('time', f'{sum(result.seconds for result in results):.3f}')
     suites = ElementTree.Element('testsuites')
     suites.append(suite)
     return ElementTree.tostring(suites, encoding='utf-8', xml_declaration=True)
 
 
-def _of(test: Compared, side: str) -> Outcome | None:
+def _of(test: Compared, side: str) -> Result | None:
     return test.base if side == 'base' else test.fork
 
 
-def _kind(outcome: Outcome) -> str:
-    if outcome.bad:
-        return 'failure' if outcome.outcome.startswith('failed') else 'error'
-    return 'skipped' if outcome.outcome in ('skipped', 'xfailed') else ''
+def _kind(result: Result) -> str:
+    if result.bad:
+        return 'failure' if result.outcome.startswith('failed') else 'error'
+    return 'skipped' if result.outcome in ('skipped', 'xfailed') else ''
 
 
 def _legal(text: str) -> str:
@@ -219,13 +219,13 @@ def _again(test: Compared, side: str) -> str:
     return f' <small>alone: {escape(outcomes)}</small>' if outcomes else ''
 
 
-def _said(outcome: Outcome | None) -> str:
-    if outcome is None:
+def _said(result: Result | None) -> str:
+    if result is None:
         return ''
-    message = f'<p>{escape(outcome.message)}</p>' if outcome.message else ''
+    message = f'<p>{escape(result.message)}</p>' if result.message else ''
     words = (
-        f'<details><summary>what pytest showed</summary><pre>{escape(outcome.words)}</pre></details>'
-        if outcome.words
+        f'<details><summary>what pytest showed</summary><pre>{escape(result.words)}</pre></details>'
+        if result.words
         else ''
     )
     return message + words

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from series.errors import PatchError
+from series.errors import ApplyError
 from series.git import Git, words
 
 AM = (
@@ -57,7 +57,7 @@ def attempt(git: Git, patch: Path) -> Attempt:
     """
     try:
         apply_one(git, patch)
-    except PatchError as error:
+    except ApplyError as error:
         said = error.words
     else:
         return Attempt(Outcome.APPLIES)
@@ -74,14 +74,14 @@ def apply_one(git: Git, patch: Path) -> None:
     """Commit a patch to a repository, or leave the repository as it was.
 
     Raises:
-        PatchError: It doesn't apply; the error has no remedy yet.
+        ApplyError: It doesn't apply; the error has no remedy yet.
     """
     done = git.attempt(*AM, '--no-3way', str(patch.resolve()))
     if done.returncode:
         git.attempt('am', '--abort')
         # The rest of what `git am` says is what to do next, which is another thing here.
         said = '\n'.join(line for line in words(done).splitlines() if line.startswith(('error:', 'fatal:')))
-        raise PatchError('', '', said or words(done), patch=patch, files=misfits(said))
+        raise ApplyError('', '', said or words(done), patch=patch, files=misfits(said))
 
 
 def misfits(said: str) -> list[str]:

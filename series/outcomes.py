@@ -13,7 +13,7 @@ MISSING = 'missing'
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Result:
     """What came of a test, or of a file that can't be imported or is skipped as a whole."""
 
     test: str
@@ -32,15 +32,15 @@ class Outcome:
         return self.outcome not in ('passed', 'skipped', 'xfailed', 'xpassed')
 
 
-def load(path: Path) -> dict[str, Outcome]:
+def load(path: Path) -> dict[str, Result]:
     """Read the outcomes that were noted, even if the last one was being written when all ended."""
-    found: dict[str, Outcome] = {}
+    found: dict[str, Result] = {}
     for text in path.read_text('utf-8').splitlines() if path.exists() else ():
         try:
-            outcome = Outcome(**json.loads(text))
+            result = Result(**json.loads(text))
         except ValueError:
             continue
-        found[outcome.test] = outcome
+        found[result.test] = result
     return found
 
 
@@ -49,8 +49,8 @@ class Compared:
     """A test on base and fork."""
 
     test: str
-    base: Outcome | None
-    fork: Outcome | None
+    base: Result | None
+    fork: Result | None
     again: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """What came of it when it ran again and alone, by `base` and `fork`."""
 
@@ -111,14 +111,12 @@ class Comparison:
 
     def count(self, side: str) -> Counter[str]:
         """Count the outcomes of one side."""
-        return Counter(
-            outcome.outcome for test in self.tests if (outcome := test.base if side == 'base' else test.fork)
-        )
+        return Counter(result.outcome for test in self.tests if (result := test.base if side == 'base' else test.fork))
 
 
 def compare(
-    base: Mapping[str, Outcome],
-    fork: Mapping[str, Outcome],
+    base: Mapping[str, Result],
+    fork: Mapping[str, Result],
     again: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
 ) -> Comparison:
     """Put the outcomes of base and fork side by side.

@@ -25,7 +25,7 @@ from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER, Archive, co
 from series import tree
 from series.apply import apply_series, copy_patches
 from series.base import base_repository, borrow, clone, download, download_archive
-from series.errors import DownloadError, NoReleaseError, PatchError, RebaseError
+from series.errors import ApplyError, DownloadError, NoReleaseError, RebaseError
 from series.extract import check_patches, patched_digest, refuse_no_series
 from series.folders import lock, put, scratch, sweep, write
 from series.git import Git, words
@@ -114,7 +114,7 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
         RebaseError: There is such a line already, or a rebase to it is under way.
         NoReleaseError: There is no such release, or it is no release of upstream's.
         DownloadError: Something can't be got from the index.
-        PatchError: A patch conflicts and waits in the tree of the new line; or a patch doesn't even apply to the old line.
+        ApplyError: A patch conflicts and waits in the tree of the new line; or a patch doesn't even apply to the old line.
         ExtractError: The commits are no series that can be applied again.
     """
     root = line.root
@@ -169,7 +169,7 @@ def continue_rebase(root: Path, version: str | None, report: Report, *, skip: bo
 
     Raises:
         RebaseError: None is under way; or patches of the old line are missing, and nobody has skipped them.
-        PatchError: The patch that waits isn't resolved, or another one conflicts.
+        ApplyError: The patch that waits isn't resolved, or another one conflicts.
         DirtyTreeError: The tree has changes that no commit holds.
         ElsewhereError: Something else than the series is checked out there.
         ExtractError: The commits are no series that can be applied again.
@@ -191,7 +191,7 @@ def continue_rebase(root: Path, version: str | None, report: Report, *, skip: bo
             if (now := _waiting(state)) is not None:
                 if now != waiting:
                     raise _stopped(state)
-                raise PatchError(
+                raise ApplyError(
                     f'The patch `{waiting}` waits in `{state.line.show(state.line.tree)}` and is not resolved.',
                     _resolve(state, list(conflicts(state.git))),
                     words(done),
@@ -210,7 +210,7 @@ def _resume(state: _State, skip: bool) -> tuple[_State, bool]:
         The state, and whether to skip the patch that waits now: one that the earlier command has skipped isn't the next one.
 
     Raises:
-        PatchError: Another patch conflicts by now.
+        ApplyError: Another patch conflicts by now.
     """
     going = json.loads((state.folder / _KEPT).read_text('utf-8')).get(_GOING)
     if not going:
@@ -245,7 +245,7 @@ def _refuse_marks(state: _State, waiting: str) -> None:
     mail = applying / f'{int((applying / "next").read_text()):04}'
     marks = left_marks(state.git, ['--cached', 'HEAD'], read_message(mail).subject, [mail], '=======')
     if marks:
-        raise PatchError(
+        raise ApplyError(
             f'The patch `{waiting}` waits in `{state.line.show(state.line.tree)}`, and what is added for it still has '
             f'conflict marks.',
             _resolve(state, marks),
@@ -548,7 +548,7 @@ def _merge_all(git: Git, patches: Sequence[Path], report: Report) -> list[Attemp
     return attempts
 
 
-def _stopped(state: _State, attempts: Sequence[Attempt] = ()) -> PatchError:
+def _stopped(state: _State, attempts: Sequence[Attempt] = ()) -> ApplyError:
     """Make the error of a patch that waits in the tree."""
     waiting = _waiting(state)
     assert waiting is not None
@@ -560,7 +560,7 @@ def _stopped(state: _State, attempts: Sequence[Attempt] = ()) -> PatchError:
         f', {merged} of them merged.' if merged else '.'
     )
     listed = '\n'.join(places) or (attempts[-1].words if attempts else '')
-    return PatchError(
+    return ApplyError(
         f'The patch `{waiting}` of {state.old} conflicts with `{DIST_NAME}` {line.name}. {stand}',
         _resolve(state, places),
         listed,

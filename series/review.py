@@ -48,7 +48,7 @@ def review(line: Line, revision: str, report: Report, *, colour: bool = False) -
         ReviewError: There is no such revision, or it doesn't have the line.
         LineError: The `line.toml` of that revision is wrong.
         DownloadError: A base can't be got, or isn't the pinned one.
-        PatchError: The patches of one side don't apply.
+        ApplyError: The patches of one side don't apply.
     """
     with tempfile.TemporaryDirectory() as folder:
         return compare(_line_of(line, revision, Path(folder)), line, report, colour=colour)
@@ -65,7 +65,7 @@ def compare(before: Line, after: Line, report: Report, *, colour: bool = False) 
 
     Raises:
         DownloadError: A base can't be got, or isn't the pinned one.
-        PatchError: The patches of one of them don't apply.
+        ApplyError: The patches of one of them don't apply.
     """
     if (before.base_message, before.patches_digest()) == (after.base_message, after.patches_digest()):
         return ''

@@ -43,7 +43,7 @@ def status(lines: Sequence[Line], report: Report, onto: str | None = None) -> li
     Raises:
         NoReleaseError: There is no such release.
         DownloadError: The index can't be asked, or something can't be got from it.
-        PatchError: A patch doesn't apply to its own line.
+        ApplyError: A patch doesn't apply to its own line.
     """
     report(f'Looking for `{DIST_NAME}`')
     found = find_release(f'{DIST_NAME}==={onto}' if onto else DIST_NAME)

@@ -17,7 +17,7 @@ from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
 from series import tree
 from series.base import base_repository, clone
 from series.environments import interpreter, line_python, make_environment, overrides
-from series.errors import Fault, PatchError, VerifyError
+from series.errors import ApplyError, Fault, VerifyError
 from series.extract import patched_digest
 from series.findings import new_findings
 from series.folders import lock, scratch
@@ -134,7 +134,7 @@ def _plan(git: Git, patches: list[Path], report: Report) -> tuple[list[Verified]
         verified.faults += [Fault(fault) for fault in message_faults(patch, messages[patch], earlier)]
         try:
             commit = stack.commit(patches[: number + 1])
-        except PatchError as error:
+        except ApplyError as error:
             verified.faults.append(Fault('It does not apply to the base with the patches before it.', error.words))
             break
         git.run('checkout', '--quiet', '--detach', commit)
@@ -161,7 +161,7 @@ def _apart(
         where = 'on the base with only the patches that it needs' if needed else 'on the base alone'
         try:
             yield _Check(verified, stack.commit([*needed, patch]), paths, where=f', {where}')
-        except PatchError as error:
+        except ApplyError as error:
             name = 'It' if error.patch == patch else f'`{error.patch.name}`, which it needs,'
             remedy = 'Name in a `Needs:` trailer what it needs besides.'
             verified.faults.append(Fault(f'{name} does not apply {where}. {remedy}', error.words))
@@ -169,7 +169,7 @@ def _apart(
         rest = all_needs([other for other in needs[patch] if other != need], needs)
         if need not in rest:
             # Most can't be applied there, which is the end of it.
-            with suppress(PatchError):
+            with suppress(ApplyError):
                 yield _Check(verified, stack.commit([*rest, patch]), paths, unneeded=need)
 
 
@@ -277,7 +277,7 @@ class _Stack:
         """Return the commit that patches make on the base.
 
         Raises:
-            PatchError: One of them doesn't apply.
+            ApplyError: One of them doesn't apply.
         """
         made = next(count for count in range(len(patches), -1, -1) if tuple(patches[:count]) in self._commits)
         if made < len(patches):

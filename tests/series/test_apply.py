@@ -14,12 +14,12 @@ import pytest
 from series.apply import apply
 from series.base import base_repository
 from series.errors import (
+    ApplyError,
     DirtyTreeError,
     DownloadError,
     ElsewhereError,
     LostWorkError,
     NoTreeError,
-    PatchError,
     SeriesError,
     UnfinishedError,
 )
@@ -407,7 +407,7 @@ def test_apply_of_a_conflict_stops_with_marks_and_the_tool_waits_for_the_user(li
     replace_first(line, user, {TOOLS: PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'a - b')})
     patches = {patch.name: patch.read_bytes() for patch in line.patches}
 
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         apply(line, quiet)
     assert str(error.value) == (
         'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to the base with the patches before it: '
@@ -450,7 +450,7 @@ def test_apply_of_what_git_can_merge_stops_and_says_so(line: Line, user: User) -
     renamed = PACKAGE['pydantic_ai/tools.py'].replace('def name', 'def title')
     replace_first(line, user, {TOOLS: renamed})
 
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         apply(line, quiet)
     assert f'{error.value.problem}\n{error.value.remedy}' == (
         'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to the base with the patches before it: '
@@ -474,7 +474,7 @@ def test_apply_of_what_git_can_merge_in_part_names_the_patch_that_waits(line: Li
         ('Call it title', {TOOLS: ADDED.replace('def name', 'def title')}),
     )
     replace_first(line, user, {TOOLS: PACKAGE['pydantic_ai/tools.py'].replace('def name', 'def names')})
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         apply(line, quiet)
     assert f'{error.value.problem}\n{error.value.remedy}' == (
         'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to the base with the patches before it: '
@@ -486,7 +486,7 @@ def test_apply_of_what_git_can_merge_in_part_names_the_patch_that_waits(line: Li
     assert user.subjects() == ['Add one', 'Swap the summands']
     user.git('am', '--abort')
     assert user.subjects() == ['Add one']
-    with pytest.raises(PatchError):
+    with pytest.raises(ApplyError):
         apply(line, quiet)
 
 
@@ -494,7 +494,7 @@ def test_apply_of_a_patch_for_unknown_content_stops_and_says_how_to_use_the_rest
     write_series(line, user, ('Swap the summands', {TOOLS: ADDED}))
     patch = line.patches[0]
     patch.write_text(patch.read_text().replace('-    return a + b', '-    return a * b'))
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         apply(line, quiet)
     assert str(error.value) == (
         'The patch `patches/1.0.0/0001-Swap-the-summands.patch` does not apply to the base with the patches before it: '
@@ -512,7 +512,7 @@ def test_apply_of_a_patch_for_unknown_content_stops_and_says_how_to_use_the_rest
 
 def test_apply_of_something_that_is_no_mail_stops(line: Line, user: User) -> None:
     (line.folder / '0001-empty.patch').write_text('Not a mail\n')
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         apply(line, quiet)
     assert error.value.problem == (
         'The patch `patches/1.0.0/0001-empty.patch` does not apply to the base with the patches before it.'

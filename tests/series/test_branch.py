@@ -13,7 +13,7 @@ import pytest
 
 from series.apply import apply
 from series.branch import Branch, branch
-from series.errors import CloneError, NoPatchError, PatchError, ToolsError
+from series.errors import ApplyError, CloneError, NoPatchError, ToolsError
 from series.extract import extract
 from series.line import Line
 from series.message import read_message
@@ -396,7 +396,7 @@ def test_branch_of_a_patch_that_does_not_apply_leaves_the_clone_as_it_was(series
     clone.commit('Go further', {TOOLS: ADD.replace('return "tools"', 'return str("tools")')})
     before = state(clone)
 
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         make(series, clone, onto='main')
 
     assert str(error.value) == (
@@ -414,7 +414,7 @@ def test_branch_of_a_patch_that_does_not_apply_leaves_the_clone_as_it_was(series
 def test_branch_that_is_merged_holds_both_changes(series: Line, clone: User) -> None:
     changed = ADD.replace('def name() -> str:', 'def name() -> str:  # pragma: no cover')
     clone.commit('Go further', {TOOLS: f'"""Tools."""\n\n{changed}'})
-    with pytest.raises(PatchError):
+    with pytest.raises(ApplyError):
         make(series, clone, onto='main')
 
     made = make(series, clone, onto='main', three_way=True)
@@ -430,7 +430,7 @@ def test_branch_of_a_merge_with_conflicts_names_them_and_leaves_the_clone_as_it_
     clone.commit('Go further', {TOOLS: f'{ADD}\n\ndef subtract() -> None: ...\n'})
     before = state(clone)
 
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         make(series, clone, onto='main', three_way=True)
 
     assert error.value.problem == (

@@ -68,7 +68,9 @@ def test_build_that_fails_before_the_hook_shows_the_builder_s_words(buildable: L
 def test_build_of_a_hook_that_breaks_shows_its_traceback(buildable: Line) -> None:
     hook = buildable.root / 'pydantic_ai_slim' / 'hatch_build.py'
     hook.write_text(
-        hook.read_text().replace('def line_of(root: Path) -> Line:', 'def line_of(root: Path) -> Line:\n    1 / 0')
+        hook.read_text().replace(
+            'def line_of(root: Path) -> PinnedLine:', 'def line_of(root: Path) -> PinnedLine:\n    1 / 0'
+        )
     )
     with pytest.raises(BuildError) as error:
         build(buildable, quiet)

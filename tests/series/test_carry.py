@@ -17,12 +17,12 @@ from series.__main__ import main
 from series.apply import apply
 from series.carry import Carried, abort_carry, carry, continue_carry, other_line
 from series.errors import (
+    ApplyError,
     BusyError,
     CarryError,
     DirtyTreeError,
     ElsewhereError,
     NoTreeError,
-    PatchError,
     UnfinishedError,
 )
 from series.extract import extract
@@ -117,7 +117,7 @@ def conflicting(user: User, line: Line, to: Line) -> None:
     fixup(user, 'Add letters', {'tests/letters.txt': LETTERS.replace('a', 'A')})
     fixup(user, SWAP, {TOOLS: SWAPPED.replace('"tools"', '"mine"')})
     fixup(user, 'Add letters', {'tests/letters.txt': LETTERS.replace('a', 'A').replace('p', 'P')})
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         carry(line, to, quiet)
     assert error.value.problem == (
         '`fixup! Swap the summands` of 1.0.0 conflicts with the tree `build/1.1.0`. 1 fixup is in the tree, 1 waits after it.'
@@ -213,11 +213,11 @@ def test_carry_refuses_trees_that_are_not_as_a_verb_leaves_them(which: str, line
 def test_carry_stops_at_a_conflict_and_goes_on_once_it_is_resolved(line: Line, to: Line, user: User) -> None:
     conflicting(user, line, to)
     assert text(to, 'tests/letters.txt') == LETTERS.replace('a', 'A')
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         continue_carry(line.root, None, quiet)
     assert 'conflicts with the tree' in error.value.problem
     User(to.tree).git('add', '--all')
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         continue_carry(line.root, None, quiet)
     assert error.value.problem == (
         '`fixup! Swap the summands` waits in `build/1.1.0`, and what is added for it still has conflict marks.'
@@ -329,7 +329,7 @@ def test_carry_that_is_killed_anywhere_can_be_repeated(
         abort_carry(line.root, None)
         assert state(to) == before
         return
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         if again == 'carry':
             carry(line, to, quiet)
         else:

@@ -18,13 +18,13 @@ from pydantic_ai_slim.hatch_build import apply_patches, copy_package, load_line,
 from series import tree
 from series.apply import apply
 from series.errors import (
+    ApplyError,
     DirtyTreeError,
     ElsewhereError,
     ExtractError,
     LostWorkError,
     NoTreeError,
     OddFilesError,
-    PatchError,
     UnfinishedError,
 )
 from series.extract import extract, patched_digest
@@ -454,7 +454,7 @@ def test_extract_of_what_a_stopped_apply_left_refuses(series: Line, user: User) 
         second.read_text().replace('+++ b/tests/two.txt', '+++ b/tests/one.txt').replace('new file mode 100644\n', '')
     )
     before = read(series.folder)
-    with pytest.raises(PatchError):
+    with pytest.raises(ApplyError):
         apply(series, quiet)
     user.git('am', '--quit')
     assert user.subjects() == ['Add one']

@@ -28,8 +28,8 @@ from pydantic_ai_slim.hatch_build import (
     BaseMismatchError,
     FileNameError,
     ForkMismatchError,
-    Line,
     LineError,
+    PinnedLine,
     base_files,
     content_digest,
     digest_files,
@@ -692,7 +692,7 @@ def test_build_under_other_circumstances_gives_the_same_bytes(checkout: Path, ba
 
 
 @pytest.mark.parametrize('line', LINES, ids=lambda line: line.base)
-def test_patches_of_this_repository_make_what_their_line_pins(line: Line, tmp_path: Path) -> None:
+def test_patches_of_this_repository_make_what_their_line_pins(line: PinnedLine, tmp_path: Path) -> None:
     install = [sys.executable, '-m', 'uv', 'pip', 'install', '--quiet', '--python-version', line.python[-1]]
     subprocess.run(
         [*install, '--no-deps', '--target', str(tmp_path / 'base'), f'pydantic-ai-slim==={line.base}'], check=True
@@ -727,7 +727,7 @@ def test_load_line_returns_what_the_file_says(tmp_path: Path) -> None:
     for name in ('0002-b.patch', '0001-a.patch', 'notes.txt'):
         (folder / name).touch()
     line = load_line(folder)
-    assert line == Line(
+    assert line == PinnedLine(
         folder=folder,
         base='9.9.9',
         released=date(2026, 1, 2),
@@ -821,7 +821,7 @@ def write_line(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize('line', LINES, ids=lambda line: line.base)
-def test_each_line_has_a_build_folder_of_its_own(line: Line) -> None:
+def test_each_line_has_a_build_folder_of_its_own(line: PinnedLine) -> None:
     text = (ROOT / 'pydantic_ai_slim' / line.base / 'pyproject.toml').read_text()
     (requirement,) = re.findall(r'"(pydantic-ai-slim[^"]*)"', text.partition('[project]')[0])
     # Poetry can't read `===`.

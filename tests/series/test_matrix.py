@@ -21,7 +21,7 @@ import pytest
 
 from series.__main__ import main
 from series.apply import apply
-from series.errors import MatrixError, NoTestsError, PatchError
+from series.errors import ApplyError, MatrixError, NoTestsError
 from series.extract import extract
 from series.git import Git
 from series.line import Line, find_line
@@ -449,7 +449,7 @@ def test_matrix_of_a_line_without_upstreams_tests_needs_a_clone(line: Line) -> N
 def test_matrix_of_a_series_that_does_not_apply_is_refused(renamed: Line) -> None:
     (patch,) = renamed.patches
     patch.write_text(patch.read_text().replace('return "tools"', 'return "other"'))
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         run(renamed)
     assert 'Run `make apply LINE=1.0.0`, which says how to go on.' in str(error.value)
 

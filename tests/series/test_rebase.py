@@ -19,11 +19,11 @@ from series import rebase as module
 from series.__main__ import main
 from series.apply import apply
 from series.errors import (
+    ApplyError,
     DirtyTreeError,
     DownloadError,
     ExtractError,
     NoReleaseError,
-    PatchError,
     RebaseError,
     SeriesError,
     UnfinishedError,
@@ -278,7 +278,7 @@ def test_rebase_where_the_index_does_not_tell_the_day_asks_for_it(
 def stopped(carry: Callable[..., Line], near: None) -> Line:
     """A line whose rebase waits at its second patch."""
     line = carry(ONE, TITLE, TWO)
-    with pytest.raises(PatchError):
+    with pytest.raises(ApplyError):
         rebase(line, '1.1.0', quiet)
     return line
 
@@ -287,7 +287,7 @@ def stopped(carry: Callable[..., Line], near: None) -> Line:
 def test_rebase_of_a_conflict_stops_in_the_tree_and_nowhere_else(carry: Callable[..., Line], user: User) -> None:
     line = carry(ONE, TITLE, TWO)
     before = everything(line)
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         rebase(line, '1.1.0', quiet)
     number = (user.tree / TOOLS).read_text().splitlines().index('<<<<<<< HEAD') + 1
     assert str(error.value) == (
@@ -321,7 +321,7 @@ def test_rebase_continues_after_git_am_continue_of_the_user(stopped: Line, user:
 @pytest.mark.usefixtures('near')
 def test_rebase_continue_of_what_is_not_resolved_refuses(stopped: Line, user: User) -> None:
     for _ in range(2):
-        with pytest.raises(PatchError) as error:
+        with pytest.raises(ApplyError) as error:
             continue_rebase(stopped.root, '1.1.0', quiet)
         assert error.value.problem == 'The patch `0002-Call-it-title.patch` waits in `build/1.1.0` and is not resolved.'
         assert 'You still have unmerged paths in your index.' in error.value.words
@@ -342,7 +342,7 @@ def test_rebase_continue_of_what_has_conflict_marks_refuses(stopped: Line, user:
     user.git('add', '--all')
     head = user.git('rev-parse', 'HEAD')
 
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         continue_rebase(stopped.root, None, quiet)
     assert str(error.value) == (
         'The patch `0002-Call-it-title.patch` waits in `build/1.1.0`, and what is added for it still has conflict marks.\n'
@@ -375,7 +375,7 @@ def test_rebase_continue_after_marks_were_committed_by_the_user_refuses(stopped:
 def test_rebase_continue_of_a_patch_that_is_about_marks_goes_on(carry: Callable[..., Line], user: User) -> None:
     about = 'Marks\n=======\n'
     line = carry(('Call it title', {**TITLE[1], 'tests/about.txt': about}))
-    with pytest.raises(PatchError):
+    with pytest.raises(ApplyError):
         rebase(line, '1.1.0', quiet)
     resolve(user)
     assert continue_rebase(line.root, None, quiet).line.name == '1.1.0'
@@ -385,7 +385,7 @@ def test_rebase_continue_of_a_patch_that_is_about_marks_goes_on(carry: Callable[
 @pytest.mark.usefixtures('near')
 def test_rebase_continue_with_nothing_left_of_a_patch_refuses(stopped: Line, user: User) -> None:
     user.git('checkout', '--quiet', 'HEAD', '--', TOOLS)
-    with pytest.raises(PatchError, match=r'waits in .* and is not resolved'):
+    with pytest.raises(ApplyError, match=r'waits in .* and is not resolved'):
         continue_rebase(stopped.root, None, quiet)
     assert continue_rebase(stopped.root, None, quiet, skip=True).dropped == ['0002-Call-it-title.patch']
 
@@ -394,12 +394,12 @@ def test_rebase_continue_with_nothing_left_of_a_patch_refuses(stopped: Line, use
 def test_rebase_continue_stops_at_the_next_conflict(carry: Callable[..., Line], user: User) -> None:
     again = ('Call it name of a tool', {TOOLS: OLD.replace('def name', 'def tool_name')})
     line = carry(TITLE, ONE, again)
-    with pytest.raises(PatchError, match='0001-Call-it-title'):
+    with pytest.raises(ApplyError, match='0001-Call-it-title'):
         rebase(line, '1.1.0', quiet)
     user.git('checkout', '--quiet', '--ours', '--', TOOLS)
     (user.tree / TOOLS).write_text(NEW.replace('def label', 'def caption'))
     user.git('add', '--all')
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         continue_rebase(line.root, None, quiet)
     assert error.value.problem == (
         'The patch `0003-Call-it-name-of-a-tool.patch` of 1.0.0+lifecycle.1 conflicts with `pydantic-ai-slim` 1.1.0. '
@@ -461,7 +461,7 @@ def test_rebase_continue_during_a_cherry_pick_refuses(stopped: Line, user: User)
 def test_rebase_abort_removes_all_of_it(carry: Callable[..., Line]) -> None:
     line = carry(ONE, TITLE)
     before = everything(line)
-    with pytest.raises(PatchError):
+    with pytest.raises(ApplyError):
         rebase(line, '1.1.0', quiet)
     assert abort_rebase(line.root, None).name == '1.1.0'
     assert everything(line) == before
@@ -578,7 +578,7 @@ def test_rebase_of_a_line_that_does_not_apply_itself_refuses(carry: Callable[...
     line = carry(ONE, SWAP)
     text = line.patches[1].read_text()
     line.patches[1].write_text(text.replace('a + b', 'a - b'))
-    with pytest.raises(PatchError) as error:
+    with pytest.raises(ApplyError) as error:
         rebase(line, '1.1.0', quiet)
     assert f'{error.value.problem}\n{error.value.remedy}' == (
         'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to its own line.\n'
@@ -600,7 +600,7 @@ def test_rebase_without_the_index_says_so(
 
 @pytest.mark.usefixtures('near')
 def test_rebase_of_several_that_are_under_way_asks_which(stopped: Line) -> None:
-    with pytest.raises(PatchError):
+    with pytest.raises(ApplyError):
         rebase(stopped, '2.0.0', quiet)
     with pytest.raises(RebaseError) as error:
         abort_rebase(stopped.root, None)

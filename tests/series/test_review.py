@@ -12,7 +12,7 @@ import pytest
 from pydantic_ai_slim.hatch_build import content_digest
 from series.__main__ import main
 from series.apply import apply
-from series.errors import PatchError, ReviewError
+from series.errors import ApplyError, ReviewError
 from series.extract import extract
 from series.git import Git
 from series.line import Line, find_line
@@ -140,7 +140,7 @@ def test_review_of_a_revision_without_the_line_refuses(series: Line) -> None:
 def test_review_of_patches_that_do_not_apply_names_the_one(series: Line) -> None:
     text = series.patches[1].read_text()
     series.patches[1].write_text(text.replace('a + b', 'a - b'))
-    with pytest.raises(PatchError, match='does not apply to its own line'):
+    with pytest.raises(ApplyError, match='does not apply to its own line'):
         review(find_line(series.root), 'HEAD', quiet)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from series.__main__ import main
 from series.apply import apply
-from series.errors import DownloadError, NoReleaseError, PatchError
+from series.errors import ApplyError, DownloadError, NoReleaseError
 from series.extract import extract
 from series.line import Line, find_line
 from series.merge import Outcome
@@ -113,7 +113,7 @@ def test_status_onto_an_unknown_release_refuses(series: Line, index: Index) -> N
 def test_status_of_a_line_that_does_not_apply_itself_refuses(series: Line, index: Index) -> None:
     series.patches[0].unlink()
     series.patches[1].write_text('Not a mail\n')
-    with pytest.raises(PatchError, match='does not apply to its own line'):
+    with pytest.raises(ApplyError, match='does not apply to its own line'):
         status([series], quiet)
 
 
