@@ -11,7 +11,7 @@ from series.errors import ApplyError, LostWorkError
 from series.folders import lock, scratch
 from series.git import Git
 from series.line import Line, digest_patches
-from series.merge import AM, apply_one, conflict_remedy, unmerged
+from series.merge import AM, apply_one, remedy, unmerged, waiting_mails
 from series.patches import write_patches
 from series.progress import Report
 
@@ -154,14 +154,13 @@ def _stop(git: Git, line: Line, error: ApplyError, patches: list[Path]) -> Apply
     patch = line.folder / error.patch.name
     problem = f'The patch `{line.show(patch)}` does not apply to the base with the patches before it{fit}.'
     if not done.returncode:
-        remedy = (
+        go_on = (
             f'Git could merge it and the patches after it, and the tree `{folder}` holds the result. Read its commits, '
             f'then write them to `{line.show(line.folder)}` with `{line.make("extract")}`; or give up with '
             f'`git -C {folder} checkout -B {tree.BRANCH} {tree.APPLIED}`.'
         )
-        return ApplyError(problem, remedy, error.words, patch=patch, files=error.files)
-    waiting = rest[int((git.folder / '.git' / 'rebase-apply' / 'next').read_text()) - 1]
+        return ApplyError(problem, go_on, error.words, patch=patch, files=error.files)
+    waiting = rest[-len(waiting_mails(git))]
     what = 'It' if waiting == error.patch else f'Git could merge it, but not `{waiting.name}`, which'
     go_on = f'`git -C {folder} am --continue` and then `{line.make("extract")}`; or give up with `git -C {folder} am --abort`'
-    remedy = conflict_remedy(folder, go_on, marked=bool(unmerged(git)), what=what)
-    return ApplyError(problem, remedy, error.words, patch=patch, files=error.files)
+    return ApplyError(problem, remedy(line, go_on, unmerged(git), what), error.words, patch=patch, files=error.files)

@@ -16,7 +16,7 @@ from series.errors import ApplyError, CarryError
 from series.folders import lock, scratch, sweep, write
 from series.git import Git, words
 from series.line import Line, find_lines
-from series.merge import AM, Outcome, attempt, conflict_remedy, conflicts, left_marks, unmerged
+from series.merge import AM, Outcome, attempt, conflicts, left_marks, remedy, unmerged, waiting_mails
 from series.message import read_message
 from series.patches import write_patches
 from series.progress import Report
@@ -306,7 +306,7 @@ def _resolve(state: _State, places: Sequence[str]) -> str:
     go_on = (
         f'`{_COMMAND}`; leave it out with `make carry ARGS=--skip`; or give all of it up with `make carry ARGS=--abort`'
     )
-    return conflict_remedy(state.line.show(state.line.tree), go_on, marked=bool(places))
+    return remedy(state.line, go_on, places)
 
 
 def _refuse_marks(state: _State, name: str) -> None:
@@ -326,10 +326,10 @@ def _refuse_marks(state: _State, name: str) -> None:
 
 def _waits(state: _State) -> bool:
     """Say whether the first of the fixups that wait is the one that an `am` in the tree stopped at."""
-    applying = state.line.tree / '.git' / 'rebase-apply'
-    if not state.waiting or not (applying / 'applying').exists():
+    mails = waiting_mails(state.git)
+    if not state.waiting or not mails:
         return False
-    return read_message(applying / '0001').subject == state.subject(state.waiting[0])
+    return read_message(mails[0]).subject == state.subject(state.waiting[0])
 
 
 def _restore(state: _State) -> _State:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from series.errors import ApplyError
 from series.git import Git, words
+from series.line import Line
 
 AM = (
     'am',
@@ -111,16 +112,26 @@ def unmerged(git: Git) -> dict[str, set[str]]:
     return stages
 
 
-def conflict_remedy(folder: str, go_on: str, *, marked: bool, what: str = 'It') -> str:
-    """Say what to do about a patch that waits in a tree.
+def waiting_mails(git: Git) -> list[Path]:
+    """Return the mails of an `am` that stopped: that of the patch that waits, and those after it. Without one, there are none."""
+    applying = git.folder / '.git' / 'rebase-apply'
+    # Git writes `next` last, so without it the `am` was killed before it began.
+    if not all((applying / name).exists() for name in ('applying', 'next')):
+        return []
+    return sorted(applying.glob('[0-9][0-9][0-9][0-9]'))[int((applying / 'next').read_text()) - 1 :]
+
+
+def remedy(line: Line, go_on: str, places: Collection[str], what: str = 'It') -> str:
+    """Say what to do about a patch that waits in the tree of a line.
 
     Args:
-        folder: The tree.
+        line: The line.
         go_on: The commands to run after that.
-        marked: Whether there are conflict marks in the files.
+        places: Where there are conflict marks; without any, git couldn't even begin to merge.
         what: Which patch it is.
     """
-    if marked:
+    folder = line.show(line.tree)
+    if places:
         how = f'{what} waits in `{folder}`, with conflict marks. Edit the marked files, `git -C {folder} add` or `rm` them,'
     else:
         how = (

@@ -31,7 +31,7 @@ from series.folders import lock, put, scratch, sweep, write
 from series.git import Git, words
 from series.index import Release, find_release
 from series.line import Line, find_line, pin_patched
-from series.merge import AM, Attempt, Outcome, attempt, conflict_remedy, conflicts, left_marks, unmerged
+from series.merge import AM, Attempt, Outcome, attempt, conflicts, left_marks, remedy, unmerged, waiting_mails
 from series.message import read_message
 from series.patches import write_patches
 from series.progress import Report
@@ -225,10 +225,8 @@ def _resume(state: _State, skip: bool) -> tuple[_State, bool]:
         # Git was in the middle of it. What it has left there is kept, in case that the user has added to it.
         if left := git.run('stash', 'create'):
             git.run('update-ref', _LEFT, left)
-        applying = git.folder / '.git' / 'rebase-apply'
-        mails = sorted(applying.glob('[0-9][0-9][0-9][0-9]'))[int((applying / 'next').read_text()) - 1 :]
         (folder := state.folder / 'rest').mkdir(exist_ok=True)
-        rest = [shutil.copyfile(mail, folder / mail.name) for mail in mails]
+        rest = [shutil.copyfile(mail, folder / mail.name) for mail in waiting_mails(git)]
         git.run('am', '--quit')
         git.run('reset', '--quiet', '--hard')
         git.attempt(*AM, '--3way', *map(str, rest))
@@ -241,8 +239,7 @@ def _resume(state: _State, skip: bool) -> tuple[_State, bool]:
 
 def _refuse_marks(state: _State, waiting: str) -> None:
     """Refuse to commit what still has the conflict marks that git put there."""
-    applying = state.line.tree / '.git' / 'rebase-apply'
-    mail = applying / f'{int((applying / "next").read_text()):04}'
+    mail = waiting_mails(state.git)[0]
     marks = left_marks(state.git, ['--cached', 'HEAD'], read_message(mail).subject, [mail], '=======')
     if marks:
         raise ApplyError(
@@ -572,7 +569,7 @@ def _stopped(state: _State, attempts: Sequence[Attempt] = ()) -> ApplyError:
 def _resolve(state: _State, places: Sequence[str]) -> str:
     """Say how to go on with a patch that waits in the tree."""
     go_on = f'`{_COMMAND}`; if upstream has all of it, run `make rebase ARGS=--skip`; or give up with `make rebase ARGS=--abort`'
-    return conflict_remedy(state.line.show(state.line.tree), go_on, marked=bool(places))
+    return remedy(state.line, go_on, places)
 
 
 def _waiting(state: _State) -> str | None:
@@ -580,10 +577,10 @@ def _waiting(state: _State) -> str | None:
 
     The user may have given `git am` another set of patches, so it is looked for by its subject.
     """
-    applying = state.line.tree / '.git' / 'rebase-apply'
-    if not (applying / 'applying').exists():
+    mails = waiting_mails(state.git)
+    if not mails:
         return None
-    subject = read_message(applying / f'{int((applying / "next").read_text()):04}').subject
+    subject = read_message(mails[0]).subject
     return next((name for name, known in state.subjects.items() if known == subject), subject)
 
 
