@@ -7,16 +7,33 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from packaging.version import InvalidVersion, Version
 
 from pydantic_ai_slim import hatch_build
 from series.errors import NoLineError
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 @dataclass(frozen=True)
 class Line(hatch_build.PinnedLine):
     """One upstream release that the series is carried on, in a checkout of this repository."""
+
+    @classmethod
+    def load(cls, pins: Path, **fields: Any) -> Self:
+        """Read the `line.toml` in a folder.
+
+        Args:
+            pins: The folder.
+            fields: What the line has besides, or instead: such as `folder`, for one that isn't in its place.
+
+        Raises:
+            hatch_build.LineError: The `line.toml` is missing or wrong; all its faults are named at once.
+        """
+        return cls(**vars(hatch_build.load_line(pins)) | fields)
 
     @property
     def name(self) -> str:
@@ -107,7 +124,7 @@ def find_line(root: Path, name: str | None = None) -> Line:
             f'There is no line `{name}`: `patches/{name}/line.toml` does not exist.',
             f'Name one of {", ".join(f"`{known}`" for known in names)}, or none for the newest.',
         )
-    return Line(**vars(hatch_build.load_line(root / 'patches' / (name or names[-1]))))
+    return Line.load(root / 'patches' / (name or names[-1]))
 
 
 def find_lines(root: Path) -> list[Line]:

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
-import tarfile
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date, timedelta
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
 from typing import Any
 
-from packaging.metadata import Metadata
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
-from pydantic_ai_slim import hatch_build
-from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER, Archive, content_digest
-from series import tree
+from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER
+from series import pins, tree
 from series.apply import apply_series, copy_patches
-from series.base import base_repository, borrow, clone, download, download_archive
-from series.errors import ApplyError, DownloadError, NoReleaseError, RebaseError
+from series.base import base_repository, borrow, clone
+from series.errors import ApplyError, RebaseError
 from series.extract import check_patches, patched_digest, refuse_no_series
 from series.folders import lock, put, scratch, sweep, write
 from series.git import Git, words
-from series.index import Release, find_release
 from series.line import Line, find_line, pin_patched
 from series.merge import AM, Attempt, Outcome, attempt, conflicts, left_marks, remedy, unmerged, waiting_mails
 from series.message import read_message
@@ -52,15 +43,6 @@ _LEFT = 'refs/series/left'
 """What git had left in the work tree when a rebase was killed, before it began that patch anew."""
 
 _COMMAND = 'make rebase ARGS=--continue'
-
-_TESTS = 'pydantic-ai'
-"""The distribution whose source archive has upstream's settings, and in some releases upstream's tests."""
-
-_FITTING = timedelta(days=30)
-"""By how much tests may be older than a base that they still fit."""
-
-_TRIES = 10
-"""How many releases are looked into for tests. Each has to be downloaded, and upstream makes two a week."""
 
 
 @dataclass(frozen=True)
@@ -118,23 +100,19 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
         ExtractError: The commits are no series that can be applied again.
     """
     root = line.root
-    _refuse_taken(root, _version(version))
+    _refuse_taken(root, pins.read_version(version))
     report(f'Looking for `{DIST_NAME}` {version}')
-    release = find_release(f'{DIST_NAME}==={version}')
+    release = pins.look_up(version)
     _refuse_taken(root, str(release.version))  # `1.27` is `1.27.0`
-    if released or release.published is None:
-        release = replace(release, published=released)
-    if release.published is None:
-        raise NoReleaseError(
-            f'The index does not tell on which day `{DIST_NAME}` {release.version} was published.',
-            'Say it with `--released YYYY-MM-DD` (`make rebase ... ARGS="--released YYYY-MM-DD"`).',
-        )
+    release = pins.dated(release, released)
     with (
         lock(root, str(release.version), 'make rebase'),
         scratch(root, line.tree.parent, 'rebase') as folder,
     ):
         _refuse_taken(root, str(release.version))
-        new, base, patches, notes = _prepare(line, release, folder, report)
+        pinned = pins.write_pins(line, release, folder / 'state', folder, report)
+        patches = copy_patches(line, folder / 'state' / 'series')
+        base = base_repository(pinned.line, report, pinned.wheel, pinned.archive)
         old = apply_series(line, folder / 'old', report, patches)
         report('Checking the new base out')
         git = clone(base, folder / 'tree', 'HEAD')
@@ -147,12 +125,12 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
         kept = {
             'line': line.version,
             'subjects': dict(zip((patch.name for patch in patches), subjects, strict=True)),
-            'notes': notes,
+            'notes': pinned.notes,
         }
         (git.folder / _STATE / _KEPT).write_text(json.dumps(kept), 'utf-8')
         # All at once, so that there is either the whole of it to go on with, or nothing.
-        git.folder.rename(new.tree)
-    state = _read_state(new.tree)
+        git.folder.rename(pinned.line.tree)
+    state = _read_state(pinned.line.tree)
     if attempts and attempts[-1].outcome is Outcome.CONFLICTS:
         raise _stopped(state, attempts)
     return _finish(state, report)
@@ -268,31 +246,14 @@ def _abort(state: _State) -> Line:
         raise RebaseError(
             f'The line `{state.line.name}` is there already; only `CHANGELOG.md` or `README.md` may lack it.',
             f'Run `{_COMMAND}` for the rest. To be rid of the line, delete '
-            f'{", ".join(f"`{state.line.show(path)}`" for path in (state.line.folder, _build_folder(state.line), state.line.tree))}.',
+            f'{", ".join(f"`{state.line.show(path)}`" for path in (state.line.folder, pins.build_folder(state.line), state.line.tree))}.',
         )
-    if _build_folder(state.line).exists():
-        shutil.rmtree(_build_folder(state.line))
+    if pins.build_folder(state.line).exists():
+        shutil.rmtree(pins.build_folder(state.line))
     # In one step: what is left when this is interrupted must not pass for a rebase that can go on.
     with scratch(state.line.root, state.line.tree.parent, 'rebase') as folder:
         state.line.tree.rename(folder / state.line.name)
     return state.line
-
-
-def _version(text: str) -> str:
-    """Return a version as the index spells it.
-
-    Raises:
-        NoReleaseError: It is none, or the fork's.
-    """
-    try:
-        version = Version(text)
-    except InvalidVersion:
-        raise NoReleaseError(f'{text!r} is not a version.', 'Name a release of upstream, such as `1.27.0`.') from None
-    if version.local:
-        raise NoReleaseError(
-            f'`{text}` is not a release of upstream, but of a fork.', f'Name the release itself: `{version.public}`.'
-        )
-    return str(version)
 
 
 def _refuse_taken(root: Path, version: str) -> None:
@@ -318,216 +279,6 @@ def _refuse_taken(root: Path, version: str) -> None:
                 f'The folder `{path.relative_to(root)}` is in the way: there is no line `{version}`, but it will be made there.',
                 'Move it away if you need it, delete it if not, then run the same command again.',
             )
-
-
-# The new line's pins
-
-
-def _prepare(line: Line, release: Release, folder: Path, report: Report) -> tuple[Line, Path, list[Path], list[str]]:
-    """Find out what the new line is pinned to and write it to `folder/state`.
-
-    Returns:
-        The line, its base, copies of the patches to apply there, and what to look at.
-    """
-    version = str(release.version)
-    report(f'Getting `{DIST_NAME}` {version}')
-    wheel = download(folder / 'base', f'{DIST_NAME}==={version}', '--only-binary', ':all:')
-    with zipfile.ZipFile(wheel) as content:
-        content.extractall(folder / 'unpacked')
-    digest = content_digest(folder / 'unpacked')
-    (info,) = (folder / 'unpacked').glob(f'{DIST_NAME.replace("-", "_")}-*.dist-info')
-    metadata = Metadata.from_email((info / 'METADATA').read_bytes(), validate=False)
-    kind, archive, archive_file = _find_tests(release, folder / 'archives', report)
-
-    state = folder / 'state'
-    patches = copy_patches(line, state / 'series')
-    (pins := state / version).mkdir()
-    caps, notes = _caps((line.folder / 'line.toml').read_text('utf-8'), metadata)
-    text = _LINE_TOML.format(
-        base=version,
-        released=f'{release.published:%Y-%m-%d}',
-        digest=digest,
-        python=json.dumps(_pythons(metadata)),
-        kind=_KINDS[kind],
-        package=archive.package,
-        version=archive.version,
-        archive=archive.digest,
-        caps=caps,
-    )
-    (pins / 'line.toml').write_text(text, 'utf-8')
-    for path in sorted(line.folder.glob('*.in')):
-        needed, more = _requirements(path, line, version, metadata)
-        (pins / path.name).write_text(needed, 'utf-8')
-        notes += more
-    _write_build_folder(line, version, metadata, info / 'licenses', state / 'build')
-    if kind == 'settings':
-        notes.append(
-            f'No release ships tests that fit {version}: the tree has those of the patches only, and the settings of '
-            f'`{archive.package}` {archive.version}.'
-        )
-    new = _line(line.root, pins)
-    return new, base_repository(new, report, wheel, archive_file), patches, notes
-
-
-_LINE_TOML = """\
-base = "{base}"         # the version of pydantic-ai-slim that the patches apply to
-released = {released}   # the day on which the base was published
-number = 1              # the fork's version is <base>+lifecycle.<number>; raised with each release of the fork
-digest = "{digest}"  # content_digest() of the base
-python = {python}
-
-{kind}
-package = "{package}"
-version = "{version}"
-digest = "{archive}"  # of the source distribution
-
-[caps]{caps}"""
-
-_KINDS = {
-    'tests': "[tests]                 # where the tree's `tests/` come from: the last release on the index that ships upstream's tests",
-    'settings': "[settings]              # where upstream's settings for tests come from; no release ships tests that fit the base",
-}
-
-
-def _line(root: Path, pins: Path) -> Line:
-    """Load a line that is not in `patches/` yet."""
-    return Line(**vars(replace(hatch_build.load_line(pins), folder=root / 'patches' / pins.name)))
-
-
-def _find_tests(release: Release, folder: Path, report: Report) -> tuple[str, Archive, Path]:
-    """Find the newest source archive with tests that fit a release, or else the newest with settings.
-
-    Returns:
-        `tests` or `settings`, the archive, and its file.
-    """
-    settings: tuple[str, Archive, Path] | None = None
-    requirement = f'{_TESTS}<={release.version}'
-    for _ in range(_TRIES):
-        try:
-            found = find_release(requirement)
-        except NoReleaseError:
-            break
-        requirement = f'{_TESTS}<{found.version}'
-        days = found.published - release.published if found.published and release.published else None
-        if days and days > timedelta(days=1):
-            continue  # an older major version, which upstream still mends
-        too_old = days is None or -days > _FITTING
-        if settings and too_old:
-            break
-        report(f'Looking for tests in `{_TESTS}` {found.version}')
-        try:
-            path = download_archive(folder / str(found.version), f'{_TESTS}==={found.version}')
-        except DownloadError as error:
-            # The release has no source archive.
-            if error.unlisted:
-                continue
-            raise
-        archive = Archive(_TESTS, str(found.version), f'sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}')
-        with tarfile.open(path) as content:
-            if not too_old and any(PurePosixPath(name).parts[1:2] == ('tests',) for name in content.getnames()):
-                return 'tests', archive, path
-        settings = settings or ('settings', archive, path)
-    if settings is None:
-        raise NoReleaseError(
-            f'The index has no source archive of `{_TESTS}` up to {release.version} to take the settings for tests from.',
-            "Check pip's and uv's configuration of the index, then run the same command again.",
-        )
-    return settings
-
-
-def _pythons(metadata: Metadata) -> list[str]:
-    """Return the Python versions that a release says it supports."""
-    prefix = 'Programming Language :: Python :: '
-    named = [
-        classifier.removeprefix(prefix) for classifier in metadata.classifiers or () if classifier.startswith(prefix)
-    ]
-    return sorted((name for name in named if re.fullmatch(r'\d+\.\d+', name)), key=Version)
-
-
-def _caps(old: str, metadata: Metadata) -> tuple[str, list[str]]:
-    """Return what the table `[caps]` of the new line holds, with the old one's comments, and which caps are left out."""
-    header, entries = re.split(r'^\[caps\]', old, maxsplit=1, flags=re.MULTILINE)[1].partition('\n')[::2]
-    kept: list[str] = [header + '\n']
-    notes: list[str] = []
-    for entry in entries.splitlines(keepends=True):
-        cap = re.match(r'"?([\w.-]+)"?\s*=\s*"([^"]*)"', entry)
-        if cap and (why := _clash(Requirement(f'{cap[1]}{cap[2]}'), metadata)):
-            notes.append(f'The cap `{cap[1]}{cap[2]}` is left out, since the base {why}.')
-        else:
-            kept.append(entry)
-    if any('=' in entry.partition('#')[0] for entry in kept):
-        notes.append(
-            'The other caps are those of the old line; nothing has tried whether the new base needs more or fewer.'
-        )
-    return ''.join(kept), notes
-
-
-def _clash(bound: Requirement, metadata: Metadata) -> str:
-    """Say why a bound makes no sense with the base of that metadata, or return an empty string."""
-    required = [
-        requirement
-        for requirement in metadata.requires_dist or ()
-        if canonicalize_name(requirement.name) == canonicalize_name(bound.name)
-    ]
-    if not required:
-        return f'does not require `{bound.name}`'
-    for requirement in required:
-        for part in requirement.specifier:
-            least = part.version.removesuffix('.*')
-            if part.operator in ('>=', '>', '==', '===', '~=') and not bound.specifier.contains(
-                least, prereleases=True
-            ):
-                return f'requires `{requirement.name}{requirement.specifier}`'
-    return ''
-
-
-def _requirements(path: Path, line: Line, version: str, metadata: Metadata) -> tuple[str, list[str]]:
-    """Return what the new line requires where the old one has this file, and what of it is left out."""
-    kept: list[str] = []
-    notes: list[str] = []
-    for entry in path.read_text('utf-8').splitlines():
-        text = entry.partition('#')[0].strip()
-        try:
-            requirement = Requirement(text)
-        except InvalidRequirement:  # a comment, an empty line or an option
-            kept.append(entry)
-            continue
-        if canonicalize_name(requirement.name) == DIST_NAME:
-            missing = sorted(requirement.extras - set(metadata.provides_extra or ()))
-            notes += [
-                f'`{path.name}` is without the extra `{extra}`, which the base does not have.' for extra in missing
-            ]
-            requirement.extras -= set(missing)
-            requirement.specifier = SpecifierSet(f'==={version}')
-            kept.append(entry.replace(text, str(requirement)))
-        elif (why := _clash(requirement, metadata)).startswith('requires'):
-            notes.append(f'`{path.name}` is without `{text}`, since the base {why}.')
-            kept.append(entry.replace(text, requirement.name))
-        else:
-            kept.append(entry)
-    return '\n'.join(kept).replace(f'release {line.base}', f'release {version}') + '\n', notes
-
-
-def _write_build_folder(line: Line, version: str, metadata: Metadata, licences: Path, target: Path) -> None:
-    """Write the folder that the new line's wheel is built from: the old line's, with the new version and the base's licences."""
-    old = _build_folder(line)
-    target.mkdir()
-    text = (old / 'pyproject.toml').read_text('utf-8')
-    text = re.sub(rf'(?<![\d.]){re.escape(line.base)}(?!\.?\d)', version, text)
-    text = re.sub(
-        r'(?m)^core-metadata-version = "[^"]*"', f'core-metadata-version = "{metadata.metadata_version}"', text
-    )
-    names = sorted(path.name for path in licences.iterdir())
-    listed = json.dumps([*names, 'LICENSE.lifecycle'])
-    text = re.sub(r'(?m)^license-files = .*$', f'license-files = {listed}', text)
-    (target / 'pyproject.toml').write_text(text, 'utf-8')
-    for name in names:
-        shutil.copyfile(licences / name, target / name)
-    shutil.copyfile(line.root / 'LICENSE', target / 'LICENSE.lifecycle')
-
-
-def _build_folder(line: Line) -> Path:
-    return line.root / 'pydantic_ai_slim' / line.name
 
 
 # The patches
@@ -617,7 +368,7 @@ def _under_way(root: Path, version: str | None) -> _State:
 def _read_state(folder: Path) -> _State:
     kept: dict[str, Any] = json.loads((folder / _STATE / _KEPT).read_text('utf-8'))
     return _State(
-        line=_line(folder.parent.parent, folder / _STATE / folder.name),
+        line=Line.load(folder / _STATE / folder.name, folder=folder.parent.parent / 'patches' / folder.name),
         old=kept['line'],
         subjects=kept['subjects'],
         notes=kept['notes'],
@@ -702,7 +453,7 @@ def _refuse_missing(state: _State) -> None:
 
 def _write_build(state: _State, temporary: Path) -> None:
     """Put the folder of the build into its place, instead of what an interrupted attempt has left there."""
-    target = _build_folder(state.line)
+    target = pins.build_folder(state.line)
     shutil.copytree(state.folder / 'build', temporary)
     target.parent.mkdir(exist_ok=True)
     put(temporary, target)

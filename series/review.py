@@ -6,7 +6,6 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic_ai_slim import hatch_build
 from series import tree
 from series.apply import apply_series
 from series.base import borrow
@@ -106,7 +105,7 @@ def _line_of(line: Line, revision: str, folder: Path) -> Line:
             # Not as text: a patch can hold any bytes.
             done = git.attempt('cat-file', 'blob', f'{revision}:{name}')
             (target / Path(name).name).write_bytes(done.stdout)
-    past = _PastLine(**vars(hatch_build.load_line(target)), checkout=line.root)
+    past = _PastLine.load(target, checkout=line.root)
     # Before there was `patched`, digests were computed otherwise. The release is the same one; that can go when nobody
     # compares with such a revision any more.
     return replace(past, digest=line.digest) if past.patched is None and past.base == line.base else past

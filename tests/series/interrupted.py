@@ -21,7 +21,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from series import build, folders, rebase, release
+from series import build, folders, pins, release
 from series.__main__ import main
 from series.index import Release
 from tests.series.upstream import PUBLISHED
@@ -98,7 +98,7 @@ def run(arguments: list[str]) -> int:
     replaced: dict[Any, dict[str, Any]] = {
         build: {'line_python': _own},
         release: {'interpreters': lambda _: (_own(), _own())},  # pyright: ignore[reportUnknownLambdaType]
-        rebase: {
+        pins: {
             'find_release': partial(find_release, releases),
             'download': partial(fetch, releases),
             'download_archive': partial(fetch, releases),

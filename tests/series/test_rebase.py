@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from pydantic_ai_slim.hatch_build import content_digest, package_digest
+from series import pins
 from series import rebase as module
 from series.__main__ import main
 from series.apply import apply
@@ -103,9 +104,9 @@ def near(releases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (path,) = releases.glob(f'{package.replace("-", "_")}-{version}[-.]*')
         return path
 
-    monkeypatch.setattr(module, 'find_release', find_release)
+    monkeypatch.setattr(pins, 'find_release', find_release)
     for name in ('download', 'download_archive'):
-        monkeypatch.setattr(module, name, fetch)
+        monkeypatch.setattr(pins, name, fetch)
 
 
 def everything(line: Line) -> dict[str, bytes]:

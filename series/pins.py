@@ -1,0 +1,298 @@
+"""Pin a new line: find out what it is made of, and write its `line.toml` and the files beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from pathlib import Path, PurePosixPath
+
+from packaging.metadata import Metadata
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from pydantic_ai_slim.hatch_build import DIST_NAME, Archive, content_digest
+from series.base import download, download_archive
+from series.errors import DownloadError, NoReleaseError
+from series.index import Release, find_release
+from series.line import Line
+from series.progress import Report
+
+_TESTS = 'pydantic-ai'
+"""The distribution whose source archive has upstream's settings, and in some releases upstream's tests."""
+
+_FITTING = timedelta(days=30)
+"""By how much tests may be older than a base that they still fit."""
+
+_TRIES = 10
+"""How many releases are looked into for tests. Each has to be downloaded, and upstream makes two a week."""
+
+_LINE_TOML = """\
+base = "{base}"         # the version of pydantic-ai-slim that the patches apply to
+released = {released}   # the day on which the base was published
+number = 1              # the fork's version is <base>+lifecycle.<number>; raised with each release of the fork
+digest = "{digest}"  # content_digest() of the base
+python = {python}
+
+{kind}
+package = "{package}"
+version = "{version}"
+digest = "{archive}"  # of the source distribution
+
+[caps]{caps}"""
+
+_KINDS = {
+    'tests': "[tests]                 # where the tree's `tests/` come from: the last release on the index that ships upstream's tests",
+    'settings': "[settings]              # where upstream's settings for tests come from; no release ships tests that fit the base",
+}
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A line that isn't in `patches/` yet."""
+
+    line: Line
+    wheel: Path
+    """The base's wheel."""
+    archive: Path
+    """The source archive that the line names."""
+    notes: Sequence[str]
+    """What the user should look at."""
+
+
+def read_version(text: str) -> str:
+    """Return a version as the index spells it.
+
+    Raises:
+        NoReleaseError: It is none, or the fork's.
+    """
+    try:
+        version = Version(text)
+    except InvalidVersion:
+        raise NoReleaseError(f'{text!r} is not a version.', 'Name a release of upstream, such as `1.27.0`.') from None
+    if version.local:
+        raise NoReleaseError(
+            f'`{text}` is not a release of upstream, but of a fork.', f'Name the release itself: `{version.public}`.'
+        )
+    return str(version)
+
+
+def look_up(version: str) -> Release:
+    """Find the base of a new line on the index.
+
+    Raises:
+        NoReleaseError: There is no such release.
+    """
+    return find_release(f'{DIST_NAME}==={version}')
+
+
+def dated(release: Release, released: date | None) -> Release:
+    """Return a release with the day on which it was published: the given one, or what the index says.
+
+    Raises:
+        NoReleaseError: Neither tells it.
+    """
+    release = replace(release, published=released or release.published)
+    if release.published is None:
+        raise NoReleaseError(
+            f'The index does not tell on which day `{DIST_NAME}` {release.version} was published.',
+            'Say it with `--released YYYY-MM-DD` (`make rebase ... ARGS="--released YYYY-MM-DD"`).',
+        )
+    return release
+
+
+def write_pins(line: Line, release: Release, folder: Path, downloads: Path, report: Report) -> Pinned:
+    """Find out what a new line is pinned to, and write it to a folder.
+
+    Args:
+        line: The old line, of which comments, caps and requirements are taken over.
+        release: The base of the new line.
+        folder: Gets `<version>/`, which is to be the line's folder, and `build/`, which its wheel is to be built from.
+        downloads: Gets what is downloaded for that.
+        report: Is told of each step.
+
+    Raises:
+        NoReleaseError: No release has settings for tests.
+        DownloadError: Something can't be got from the index.
+    """
+    version = str(release.version)
+    report(f'Getting `{DIST_NAME}` {version}')
+    wheel = download(downloads / 'base', f'{DIST_NAME}==={version}', '--only-binary', ':all:')
+    with zipfile.ZipFile(wheel) as content:
+        content.extractall(downloads / 'unpacked')
+    digest = content_digest(downloads / 'unpacked')
+    (info,) = (downloads / 'unpacked').glob(f'{DIST_NAME.replace("-", "_")}-*.dist-info')
+    metadata = Metadata.from_email((info / 'METADATA').read_bytes(), validate=False)
+    kind, archive, archive_file = _find_tests(release, downloads / 'archives', report)
+
+    (pins := folder / version).mkdir(parents=True)
+    caps, notes = _caps((line.folder / 'line.toml').read_text('utf-8'), metadata)
+    text = _LINE_TOML.format(
+        base=version,
+        released=f'{release.published:%Y-%m-%d}',
+        digest=digest,
+        python=json.dumps(_pythons(metadata)),
+        kind=_KINDS[kind],
+        package=archive.package,
+        version=archive.version,
+        archive=archive.digest,
+        caps=caps,
+    )
+    (pins / 'line.toml').write_text(text, 'utf-8')
+    for path in sorted(line.folder.glob('*.in')):
+        needed, more = _requirements(path, line, version, metadata)
+        (pins / path.name).write_text(needed, 'utf-8')
+        notes += more
+    _write_build_folder(line, version, metadata, info / 'licenses', folder / 'build')
+    if kind == 'settings':
+        notes.append(
+            f'No release ships tests that fit {version}: the tree has those of the patches only, and the settings of '
+            f'`{archive.package}` {archive.version}.'
+        )
+    new = Line.load(pins, folder=line.root / 'patches' / version)
+    return Pinned(new, wheel, archive_file, notes)
+
+
+def _find_tests(release: Release, folder: Path, report: Report) -> tuple[str, Archive, Path]:
+    """Find the newest source archive with tests that fit a release, or else the newest with settings.
+
+    Returns:
+        `tests` or `settings`, the archive, and its file.
+    """
+    settings: tuple[str, Archive, Path] | None = None
+    requirement = f'{_TESTS}<={release.version}'
+    for _ in range(_TRIES):
+        try:
+            found = find_release(requirement)
+        except NoReleaseError:
+            break
+        requirement = f'{_TESTS}<{found.version}'
+        days = found.published - release.published if found.published and release.published else None
+        if days and days > timedelta(days=1):
+            continue  # an older major version, which upstream still mends
+        too_old = days is None or -days > _FITTING
+        if settings and too_old:
+            break
+        report(f'Looking for tests in `{_TESTS}` {found.version}')
+        try:
+            path = download_archive(folder / str(found.version), f'{_TESTS}==={found.version}')
+        except DownloadError as error:
+            # The release has no source archive.
+            if error.unlisted:
+                continue
+            raise
+        archive = Archive(_TESTS, str(found.version), f'sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}')
+        with tarfile.open(path) as content:
+            if not too_old and any(PurePosixPath(name).parts[1:2] == ('tests',) for name in content.getnames()):
+                return 'tests', archive, path
+        settings = settings or ('settings', archive, path)
+    if settings is None:
+        raise NoReleaseError(
+            f'The index has no source archive of `{_TESTS}` up to {release.version} to take the settings for tests from.',
+            "Check pip's and uv's configuration of the index, then run the same command again.",
+        )
+    return settings
+
+
+def _pythons(metadata: Metadata) -> list[str]:
+    """Return the Python versions that a release says it supports."""
+    prefix = 'Programming Language :: Python :: '
+    named = [
+        classifier.removeprefix(prefix) for classifier in metadata.classifiers or () if classifier.startswith(prefix)
+    ]
+    return sorted((name for name in named if re.fullmatch(r'\d+\.\d+', name)), key=Version)
+
+
+def _caps(old: str, metadata: Metadata) -> tuple[str, list[str]]:
+    """Return what the table `[caps]` of the new line holds, with the old one's comments, and which caps are left out."""
+    header, entries = re.split(r'^\[caps\]', old, maxsplit=1, flags=re.MULTILINE)[1].partition('\n')[::2]
+    kept: list[str] = [header + '\n']
+    notes: list[str] = []
+    for entry in entries.splitlines(keepends=True):
+        cap = re.match(r'"?([\w.-]+)"?\s*=\s*"([^"]*)"', entry)
+        if cap and (why := _clash(Requirement(f'{cap[1]}{cap[2]}'), metadata)):
+            notes.append(f'The cap `{cap[1]}{cap[2]}` is left out, since the base {why}.')
+        else:
+            kept.append(entry)
+    if any('=' in entry.partition('#')[0] for entry in kept):
+        notes.append(
+            'The other caps are those of the old line; nothing has tried whether the new base needs more or fewer.'
+        )
+    return ''.join(kept), notes
+
+
+def _clash(bound: Requirement, metadata: Metadata) -> str:
+    """Say why a bound makes no sense with the base of that metadata, or return an empty string."""
+    required = [
+        requirement
+        for requirement in metadata.requires_dist or ()
+        if canonicalize_name(requirement.name) == canonicalize_name(bound.name)
+    ]
+    if not required:
+        return f'does not require `{bound.name}`'
+    for requirement in required:
+        for part in requirement.specifier:
+            least = part.version.removesuffix('.*')
+            if part.operator in ('>=', '>', '==', '===', '~=') and not bound.specifier.contains(
+                least, prereleases=True
+            ):
+                return f'requires `{requirement.name}{requirement.specifier}`'
+    return ''
+
+
+def _requirements(path: Path, line: Line, version: str, metadata: Metadata) -> tuple[str, list[str]]:
+    """Return what the new line requires where the old one has this file, and what of it is left out."""
+    kept: list[str] = []
+    notes: list[str] = []
+    for entry in path.read_text('utf-8').splitlines():
+        text = entry.partition('#')[0].strip()
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:  # a comment, an empty line or an option
+            kept.append(entry)
+            continue
+        if canonicalize_name(requirement.name) == DIST_NAME:
+            missing = sorted(requirement.extras - set(metadata.provides_extra or ()))
+            notes += [
+                f'`{path.name}` is without the extra `{extra}`, which the base does not have.' for extra in missing
+            ]
+            requirement.extras -= set(missing)
+            requirement.specifier = SpecifierSet(f'==={version}')
+            kept.append(entry.replace(text, str(requirement)))
+        elif (why := _clash(requirement, metadata)).startswith('requires'):
+            notes.append(f'`{path.name}` is without `{text}`, since the base {why}.')
+            kept.append(entry.replace(text, requirement.name))
+        else:
+            kept.append(entry)
+    return '\n'.join(kept).replace(f'release {line.base}', f'release {version}') + '\n', notes
+
+
+def _write_build_folder(line: Line, version: str, metadata: Metadata, licences: Path, target: Path) -> None:
+    """Write the folder that the new line's wheel is built from: the old line's, with the new version and the base's licences."""
+    old = build_folder(line)
+    target.mkdir()
+    text = (old / 'pyproject.toml').read_text('utf-8')
+    text = re.sub(rf'(?<![\d.]){re.escape(line.base)}(?!\.?\d)', version, text)
+    text = re.sub(
+        r'(?m)^core-metadata-version = "[^"]*"', f'core-metadata-version = "{metadata.metadata_version}"', text
+    )
+    names = sorted(path.name for path in licences.iterdir())
+    listed = json.dumps([*names, 'LICENSE.lifecycle'])
+    text = re.sub(r'(?m)^license-files = .*$', f'license-files = {listed}', text)
+    (target / 'pyproject.toml').write_text(text, 'utf-8')
+    for name in names:
+        shutil.copyfile(licences / name, target / name)
+    shutil.copyfile(line.root / 'LICENSE', target / 'LICENSE.lifecycle')
+
+
+def build_folder(line: Line) -> Path:
+    """Return the folder that the wheel of a line is built from."""
+    return line.root / 'pydantic_ai_slim' / line.name
