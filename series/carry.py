@@ -16,19 +16,11 @@ from series.errors import ApplyError, CarryError
 from series.folders import lock, scratch, sweep, write
 from series.git import Git, words
 from series.line import Line, find_lines
-from series.merge import AM, Outcome, attempt, conflicts, left_marks, remedy, unmerged, waiting_mails
+from series.merge import AM, Outcome, attempt, conflicts, unmerged, waiting_mails
 from series.message import read_message
 from series.patches import write_patches
 from series.progress import Report
-
-_STATE = Path('.git') / 'series-carry'
-"""Where in the tree that it is carried to the rest of a change waits."""
-
-_KEPT = 'carry.json'
-"""What in there makes a carry one that is under way."""
-
-_LEFT = 'refs/series/left'
-"""What was in the work tree when a carry was killed, before the fixup that waits was begun anew."""
+from series.under_way import LEFT, UnderWay
 
 _COMMAND = 'make carry ARGS=--continue'
 
@@ -50,10 +42,15 @@ class Carried:
 
 
 @dataclass(frozen=True)
-class _State:
-    """A carry that is under way, as it is kept in the tree that it goes to."""
+class _State(UnderWay):
+    """A carry that is under way to the tree of a line. It holds the mails of the fixups that wait."""
 
-    line: Line
+    FOLDER = Path('.git') / 'series-carry'
+    FILE = 'carry.json'
+    GO_ON = (
+        f'`{_COMMAND}`; leave it out with `make carry ARGS=--skip`; or give all of it up with `make carry ARGS=--abort`'
+    )
+
     source: str
     """The name of the line that the change is from."""
     before: str
@@ -67,22 +64,13 @@ class _State:
     done: dict[str, list[str]]
     """The subjects of the others, by what became of them: the names of `Carried`."""
 
-    @property
-    def folder(self) -> Path:
-        return self.line.tree / _STATE
-
-    @property
-    def git(self) -> Git:
-        return Git(self.line.tree)
-
     def subject(self, name: str) -> str:
         return read_message(self.folder / name).subject
 
     def note(self, **changes: Any) -> _State:
         """Keep what has changed, and return it all."""
-        kept = {name: value for name, value in vars(self).items() if name != 'line'} | changes
-        write(self.folder / _KEPT, json.dumps(kept))
-        return _State(self.line, **kept)
+        self.keep(**changes)
+        return _read_state(self.line)
 
 
 def carry(line: Line, to: Line, report: Report) -> Carried:
@@ -115,7 +103,7 @@ def carry(line: Line, to: Line, report: Report) -> Carried:
         lock(to.root, to.name, command),
         scratch(to.root, to.tree.parent, 'carry') as folder,
     ):
-        if (to.tree / _STATE / _KEPT).exists():
+        if _State.is_in(to.tree):
             return _go_on(_restore(_read_killed(line, to)), folder, report)
         for each in (line, to):
             tree.refuse_missing(each)
@@ -139,10 +127,10 @@ def carry(line: Line, to: Line, report: Report) -> Carried:
         borrow(source, git)
         head = git.run('rev-parse', 'HEAD')
         state = _State(to, line.name, head, head, waiting, True, {'foreign': foreign})
-        write(mails / _KEPT, json.dumps({name: value for name, value in vars(state).items() if name != 'line'}))
-        if (to.tree / _STATE).exists():  # of a carry that ended while it was being removed
-            shutil.rmtree(to.tree / _STATE)
-        mails.rename(to.tree / _STATE)
+        write(mails / _State.FILE, json.dumps({name: value for name, value in vars(state).items() if name != 'line'}))
+        if state.folder.exists():  # of a carry that ended while it was being removed
+            shutil.rmtree(state.folder)
+        mails.rename(state.folder)
         return _go_on(state, folder, report)
 
 
@@ -172,7 +160,8 @@ def continue_carry(root: Path, to: str | None, report: Report, *, skip: bool = F
             name = state.waiting[0]
             report(f'Going on with `{state.subject(name)}`')
             if not skip:
-                _refuse_marks(state, name)
+                mail = state.folder / name
+                state.refuse_marks(f'`{state.subject(name)}`', mail, mail)
             done = state.git.attempt('am', '--skip' if skip else '--continue')
             if done.returncode:
                 raise _unresolved(state, words(done))
@@ -201,11 +190,11 @@ def abort_carry(root: Path, to: str | None) -> Line:
     line = _under_way(root, to).line
     with lock(root, line.name, 'make carry ARGS=--abort'):
         state = _under_way(root, line.name)
-        _remove_stale_locks(state.git)
+        state.git.unlock()
         if tree.unfinished(state.git):
             state.git.attempt('am', '--quit')
         state.git.run('checkout', '--quiet', '--force', '-B', tree.BRANCH, state.before)
-        _end(state)
+        state.end()
     return line
 
 
@@ -277,7 +266,7 @@ def _go_on(state: _State, folder: Path, report: Report) -> Carried:
         git.run('checkout', '--quiet', '-B', tree.BRANCH, state.at)
     if stopped:
         raise _stop(state)
-    _end(state)
+    state.end()
     return Carried(state.line, *(tuple(done.get(name, ())) for name in ('carried', 'contained', 'skipped', 'foreign')))
 
 
@@ -295,33 +284,11 @@ def _unresolved(state: _State, said: str = '') -> ApplyError:
     stand = f'{count} {"fixup is" if count == 1 else "fixups are"} in the tree, {left} {"waits" if left == 1 else "wait"} after it.'
     return ApplyError(
         f'`{state.subject(name)}` of {state.source} conflicts with the tree `{line.show(line.tree)}`. {stand}',
-        _resolve(state, places),
+        state.remedy(places),
         '\n'.join(places) or said,
         patch=state.folder / name,
         files=sorted(unmerged(git)),
     )
-
-
-def _resolve(state: _State, places: Sequence[str]) -> str:
-    go_on = (
-        f'`{_COMMAND}`; leave it out with `make carry ARGS=--skip`; or give all of it up with `make carry ARGS=--abort`'
-    )
-    return remedy(state.line, go_on, places)
-
-
-def _refuse_marks(state: _State, name: str) -> None:
-    """Refuse to commit what still has the conflict marks that git put there."""
-    mail = state.folder / name
-    marks = left_marks(state.git, ['--cached', 'HEAD'], state.subject(name), [mail], '=======')
-    if marks:
-        raise ApplyError(
-            f'`{state.subject(name)}` waits in `{state.line.show(state.line.tree)}`, and what is added for it still has '
-            f'conflict marks.',
-            _resolve(state, marks),
-            '\n'.join(marks),
-            patch=mail,
-            files=sorted(mark.rpartition(':')[0] for mark in marks),
-        )
 
 
 def _waits(state: _State) -> bool:
@@ -335,21 +302,15 @@ def _waits(state: _State) -> bool:
 def _restore(state: _State) -> _State:
     """Put the tree to where a command that was killed was moving it."""
     git = state.git
-    _remove_stale_locks(git)
+    git.unlock()
     if tree.unfinished(git):
         git.run('am', '--quit')
     # In case that the user has added to it.
     left = git.attempt('stash', 'create').stdout.decode().strip()
     if left:
-        git.run('update-ref', _LEFT, left)
+        git.run('update-ref', LEFT, left)
     git.run('checkout', '--quiet', '--force', '-B', tree.BRANCH, state.at)
     return state
-
-
-def _remove_stale_locks(git: Git) -> None:
-    """Remove what a git that was killed has left, as no other verb is at work on the tree."""
-    for stale in (*(git.folder / '.git').glob('*.lock'), *(git.folder / '.git' / 'refs').rglob('*.lock')):
-        stale.unlink(missing_ok=True)
 
 
 def _put(state: _State, outcome: str) -> _State:
@@ -357,11 +318,6 @@ def _put(state: _State, outcome: str) -> _State:
     name, *rest = state.waiting
     done = state.done | {outcome: [*state.done.get(outcome, ()), state.subject(name)]}
     return state.note(done=done, waiting=rest, at=state.git.run('rev-parse', 'HEAD'))
-
-
-def _end(state: _State) -> None:
-    (state.folder / _KEPT).unlink()
-    shutil.rmtree(state.folder)
 
 
 def _conflicts(state: _State) -> bool:
@@ -393,7 +349,7 @@ def _under_way(root: Path, to: str | None) -> _State:
     Raises:
         CarryError: There is none, or there are several and none is named.
     """
-    found = [line for line in find_lines(root) if to in (None, line.name) and (line.tree / _STATE / _KEPT).exists()]
+    found = [line for line in find_lines(root) if to in (None, line.name) and _State.is_in(line.tree)]
     if not found:
         sweep(root)
         raise CarryError(f'No carry{f" to {to}" if to else ""} is under way.', 'Start one with `make carry LINE=...`.')
@@ -405,4 +361,4 @@ def _under_way(root: Path, to: str | None) -> _State:
 
 
 def _read_state(line: Line) -> _State:
-    return _State(line, **json.loads((line.tree / _STATE / _KEPT).read_text('utf-8')))
+    return _State(line, **_State.kept_in(line.tree))

@@ -146,6 +146,11 @@ class Git:
         """Say whether git keeps something under this path beside the commits, such as `MERGE_HEAD`."""
         return Path(self.run('rev-parse', '--path-format=absolute', '--git-path', path)).exists()
 
+    def unlock(self) -> None:
+        """Remove the locks of a git that was killed; no other may be at work here."""
+        for stale in (*(self.folder / '.git').glob('*.lock'), *(self.folder / '.git' / 'refs').rglob('*.lock')):
+            stale.unlink(missing_ok=True)
+
     def config(self, name: str) -> str:
         """Return a value of the repository's own configuration, or an empty string."""
         return self.attempt('config', '--local', '--get', name).stdout.decode('utf-8', 'replace').strip()

@@ -22,25 +22,14 @@ from series.extract import check_patches, patched_digest, refuse_no_series
 from series.folders import lock, put, scratch, sweep, write
 from series.git import Git, words
 from series.line import Line, find_line, pin_patched
-from series.merge import AM, Attempt, Outcome, attempt, conflicts, left_marks, remedy, unmerged, waiting_mails
+from series.merge import AM, Attempt, Outcome, attempt, conflicts, unmerged, waiting_mails
 from series.message import read_message
 from series.patches import write_patches
 from series.progress import Report
+from series.under_way import LEFT, UnderWay
 
 _OLD = 'refs/series/old'
 """The last commit of the old line's series, while a rebase is under way."""
-
-_STATE = Path('.git') / 'series-rebase'
-"""Where in the new line's tree the rest of the new line waits."""
-
-_KEPT = 'rebase.json'
-"""What in there makes a rebase one that is under way."""
-
-_GOING = 'going'
-"""What in that is there while git goes on with a patch that waited."""
-
-_LEFT = 'refs/series/left'
-"""What git had left in the work tree when a rebase was killed, before it began that patch anew."""
 
 _COMMAND = 'make rebase ARGS=--continue'
 
@@ -58,11 +47,16 @@ class Rebased:
 
 
 @dataclass(frozen=True)
-class _State:
-    """A rebase that is under way, as it is kept in the new line's tree."""
+class _State(UnderWay):
+    """A rebase that is under way to a new line, whose folder doesn't exist yet. Its tree holds all that will be in there."""
 
-    line: Line
-    """The new line, whose folder doesn't exist yet."""
+    FOLDER = Path('.git') / 'series-rebase'
+    FILE = 'rebase.json'
+    GO_ON = (
+        f'`{_COMMAND}`; if upstream has all of it, run `make rebase ARGS=--skip`; or give up with '
+        f'`make rebase ARGS=--abort`'
+    )
+
     old: str
     """The fork's version on the old line."""
     subjects: Mapping[str, str]
@@ -70,14 +64,8 @@ class _State:
     notes: Sequence[str]
     skipped: Sequence[str]
     """The names of the patches that the user has skipped."""
-
-    @property
-    def folder(self) -> Path:
-        return self.line.tree / _STATE
-
-    @property
-    def git(self) -> Git:
-        return Git(self.line.tree)
+    going: Mapping[str, Any] | None
+    """While git goes on with a patch that waited: its name, the tree's commit before that, and whether it is skipped."""
 
 
 def rebase(line: Line, version: str, report: Report, released: date | None = None) -> Rebased:
@@ -120,14 +108,14 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
         borrow(old, git)
         git.run('update-ref', _OLD, old.run('rev-parse', 'HEAD'))
         attempts = _merge_all(git, patches, report)
-        (folder / 'state').rename(git.folder / _STATE)
+        (folder / 'state').rename(git.folder / _State.FOLDER)
         subjects = old.lines('log', '--reverse', '--format=%s', f'{tree.BASE}..HEAD')
         kept = {
             'line': line.version,
             'subjects': dict(zip((patch.name for patch in patches), subjects, strict=True)),
             'notes': pinned.notes,
         }
-        (git.folder / _STATE / _KEPT).write_text(json.dumps(kept), 'utf-8')
+        (git.folder / _State.FOLDER / _State.FILE).write_text(json.dumps(kept), 'utf-8')
         # All at once, so that there is either the whole of it to go on with, or nothing.
         git.folder.rename(pinned.line.tree)
     state = _read_state(pinned.line.tree)
@@ -162,16 +150,17 @@ def continue_rebase(root: Path, version: str | None, report: Report, *, skip: bo
             if skip:
                 state = _skip(state, [waiting])
             else:
-                _refuse_marks(state, waiting)
-            _note(state, _GOING, {'waiting': waiting, 'head': state.git.run('rev-parse', 'HEAD'), 'skip': skip})
+                mail = waiting_mails(state.git)[0]
+                state.refuse_marks(f'The patch `{waiting}`', mail, state.folder / 'series' / waiting)
+            state.keep(going={'waiting': waiting, 'head': state.git.run('rev-parse', 'HEAD'), 'skip': skip})
             done = state.git.attempt('am', '--skip' if skip else '--continue')
-            _note(state, _GOING, None)
+            state.keep(going=None)
             if (now := _waiting(state)) is not None:
                 if now != waiting:
                     raise _stopped(state)
                 raise ApplyError(
                     f'The patch `{waiting}` waits in `{state.line.show(state.line.tree)}` and is not resolved.',
-                    _resolve(state, list(conflicts(state.git))),
+                    state.remedy(list(conflicts(state.git))),
                     words(done),
                     patch=state.folder / 'series' / waiting,
                     files=[],
@@ -190,44 +179,27 @@ def _resume(state: _State, skip: bool) -> tuple[_State, bool]:
     Raises:
         ApplyError: Another patch conflicts by now.
     """
-    going = json.loads((state.folder / _KEPT).read_text('utf-8')).get(_GOING)
+    git, going = state.git, state.going
     if not going:
         return state, skip
-    git = state.git
-    for stale in (*(git.folder / '.git').glob('*.lock'), *(git.folder / '.git' / 'refs').rglob('*.lock')):
-        stale.unlink(missing_ok=True)
+    git.unlock()
     waiting = _waiting(state)
     if waiting == going['waiting'] and git.run('rev-parse', 'HEAD') == going['head']:
         return state, skip
     if waiting is not None and not unmerged(git):
         # Git was in the middle of it. What it has left there is kept, in case that the user has added to it.
         if left := git.run('stash', 'create'):
-            git.run('update-ref', _LEFT, left)
+            git.run('update-ref', LEFT, left)
         (folder := state.folder / 'rest').mkdir(exist_ok=True)
         rest = [shutil.copyfile(mail, folder / mail.name) for mail in waiting_mails(git)]
         git.run('am', '--quit')
         git.run('reset', '--quiet', '--hard')
         git.attempt(*AM, '--3way', *map(str, rest))
         waiting = _waiting(state)
-    _note(state, _GOING, None)
+    state.keep(going=None)
     if waiting is not None:
         raise _stopped(state)
     return state, skip and not going['skip']
-
-
-def _refuse_marks(state: _State, waiting: str) -> None:
-    """Refuse to commit what still has the conflict marks that git put there."""
-    mail = waiting_mails(state.git)[0]
-    marks = left_marks(state.git, ['--cached', 'HEAD'], read_message(mail).subject, [mail], '=======')
-    if marks:
-        raise ApplyError(
-            f'The patch `{waiting}` waits in `{state.line.show(state.line.tree)}`, and what is added for it still has '
-            f'conflict marks.',
-            _resolve(state, marks),
-            '\n'.join(marks),
-            patch=state.folder / 'series' / waiting,
-            files=sorted(mark.rpartition(':')[0] for mark in marks),
-        )
 
 
 def abort_rebase(root: Path, version: str | None) -> Line:
@@ -262,7 +234,7 @@ def _refuse_taken(root: Path, version: str) -> None:
         root / path for path in (f'patches/{version}', f'build/{version}', f'pydantic_ai_slim/{version}')
     )
     show = f'build/{version}'
-    if (folder / _STATE / _KEPT).exists():
+    if _State.is_in(folder):
         raise RebaseError(
             f'A rebase to {version} is under way in `{show}`.',
             f'Go on with `{_COMMAND}`, or give it up with `make rebase ARGS=--abort`.',
@@ -310,17 +282,11 @@ def _stopped(state: _State, attempts: Sequence[Attempt] = ()) -> ApplyError:
     listed = '\n'.join(places) or (attempts[-1].words if attempts else '')
     return ApplyError(
         f'The patch `{waiting}` of {state.old} conflicts with `{DIST_NAME}` {line.name}. {stand}',
-        _resolve(state, places),
+        state.remedy(places),
         listed,
         patch=state.folder / 'series' / waiting,
         files=sorted({re.sub(r':[\d, ]+$| \(.*\)$', '', place) for place in places}),
     )
-
-
-def _resolve(state: _State, places: Sequence[str]) -> str:
-    """Say how to go on with a patch that waits in the tree."""
-    go_on = f'`{_COMMAND}`; if upstream has all of it, run `make rebase ARGS=--skip`; or give up with `make rebase ARGS=--abort`'
-    return remedy(state.line, go_on, places)
 
 
 def _waiting(state: _State) -> str | None:
@@ -350,7 +316,7 @@ def _under_way(root: Path, version: str | None) -> _State:
     Raises:
         RebaseError: There is none, or there are several and none is named.
     """
-    found = sorted(path.parents[2] for path in (root / 'build').glob(f'{version or "*"}/{_STATE}/{_KEPT}'))
+    found = sorted(path.parents[2] for path in (root / 'build').glob(f'{version or "*"}/{_State.FOLDER}/{_State.FILE}'))
     if not found:
         sweep(root)  # the last one may have been killed while it was given up
         raise RebaseError(
@@ -366,26 +332,21 @@ def _under_way(root: Path, version: str | None) -> _State:
 
 
 def _read_state(folder: Path) -> _State:
-    kept: dict[str, Any] = json.loads((folder / _STATE / _KEPT).read_text('utf-8'))
+    kept = _State.kept_in(folder)
     return _State(
-        line=Line.load(folder / _STATE / folder.name, folder=folder.parent.parent / 'patches' / folder.name),
+        line=Line.load(folder / _State.FOLDER / folder.name, folder=folder.parent.parent / 'patches' / folder.name),
         old=kept['line'],
         subjects=kept['subjects'],
         notes=kept['notes'],
         skipped=kept.get('skipped', []),
+        going=kept.get('going'),
     )
 
 
 def _skip(state: _State, names: Iterable[str]) -> _State:
     """Remember that patches are left out."""
-    _note(state, 'skipped', [*state.skipped, *names])
+    state.keep(skipped=[*state.skipped, *names])
     return _read_state(state.line.tree)
-
-
-def _note(state: _State, name: str, value: Any) -> None:
-    """Keep something of the rebase with the rest."""
-    path = state.folder / _KEPT
-    write(path, json.dumps(json.loads(path.read_text('utf-8')) | {name: value}))
 
 
 # The end
@@ -425,8 +386,7 @@ def _finish(state: _State, report: Report) -> Rebased:
             if (changed := change(text, state, rebased)) != text:
                 write(path, changed)
     tree.record(git, made.patches_digest())
-    (state.folder / _KEPT).unlink()
-    shutil.rmtree(state.folder)
+    state.end()
     git.run('update-ref', '-d', _OLD)
     return rebased
 
@@ -443,7 +403,7 @@ def _refuse_missing(state: _State) -> None:
         ]
     if missing:
         folder = state.line.show(state.line.tree)
-        first = (_STATE / 'series' / missing[0]).as_posix()
+        first = (_State.FOLDER / 'series' / missing[0]).as_posix()
         raise RebaseError(
             f'The tree `{folder}` is without {", ".join(f"`{patch}`" for patch in missing)} of {state.old}.',
             f'Apply what is missing with `git -C {folder} am --3way {first}` and the like, and run `{_COMMAND}`; or leave it '

@@ -77,8 +77,7 @@ def mend(line: Line) -> None:
     if not (git.folder / _NOTE).exists():
         return
     # They are from the git that was killed with it: while the note is there, no other verb is at work.
-    for stale in (*(git.folder / '.git').glob('*.lock'), *(git.folder / '.git' / 'refs').rglob('*.lock')):
-        stale.unlink(missing_ok=True)
+    git.unlock()
     note: dict[str, str] = json.loads((git.folder / _NOTE).read_text('utf-8'))
     if note['before']:
         if git.run('rev-parse', 'HEAD') not in (note['before'], note['head']):
