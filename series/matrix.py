@@ -8,12 +8,10 @@ import json
 import os
 import platform
 import shutil
-import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -29,8 +27,10 @@ from series.git import Git
 from series.hatch import HatchEnvironment, HatchProject
 from series.line import Line
 from series.locks import INSTALLS, RESOLUTIONS, lock_file
+from series.matrix_process import Pytest
+from series.matrix_results import Results
 from series.merge import apply_one
-from series.outcomes import Comparison, Result, compare, load
+from series.outcomes import Comparison, Result, compare
 from series.postgres import NoPostgresError, postgres_server
 from series.progress import Report
 
@@ -47,9 +47,6 @@ Without `tests/test_mcp.py`, which starts a server for each of its tests and too
 
 _TIMEOUT = 120
 """The seconds after which a test has failed. The slowest starts the server of Prefect, or waits for one of Temporal in vain."""
-
-_STALLED = 300
-"""The seconds without any outcome after which the tests are begun again where they stopped."""
 
 _ATTEMPTS = 3
 """How often tests are begun; those that have no outcome then have crashed what ran them."""
@@ -359,7 +356,7 @@ class _Runner:
                 f"Upstream's tests have none that were asked for ({cell}).", 'Name others with `--only` and `-k`.'
             )
         again = self._run_again(cell, sides, compare(base, fork))
-        return CellResult(cell, compare(base, fork, again), sum(side.seconds for side in sides.values()))
+        return CellResult(cell, compare(base, fork, again), sum(side.results.seconds for side in sides.values()))
 
     def _run_again(self, cell: Cell, sides: Mapping[str, _Side], found: Comparison) -> dict[str, dict[str, list[str]]]:
         """Run what differs again, each test alone, and return the outcomes by test and side."""
@@ -367,7 +364,7 @@ class _Runner:
         chosen = [test.test for test in found.differences if test.fork and '::' in test.test]
         if len(chosen) > _ALONE:
             return {}
-        noted = sides['fork'].folder / f'again-{sides["base"].key}.json'
+        noted = sides['fork'].results.folder / f'again-{sides["base"].key}.json'
         again: dict[str, dict[str, list[str]]] = json.loads(noted.read_text('utf-8')) if noted.exists() else {}
         for number, test in enumerate(chosen):
             for side in SIDES:
@@ -384,181 +381,72 @@ class _Side:
 
     def __init__(self, runner: _Runner, cell: Cell, side: str, prepared: Prepared) -> None:
         self.runner, self.cell, self.side, self.prepared = runner, cell, side, prepared
-        self.tree = runner.trees[side]
-        self.plugin = Path(matrix_plugin.__file__).read_bytes()
+        tree, plugin = runner.trees[side], Path(matrix_plugin.__file__).read_bytes()
         made_of = [
-            self.tree.run('rev-parse', 'HEAD^{tree}'),
+            tree.run('rev-parse', 'HEAD^{tree}'),
             prepared.made_of,
             *prepared.options,
             *runner.tests.only,
             f'-k {runner.tests.expression}',
             f'PostgreSQL: {runner.url is not None}',
             f'Temporal: {_temporal() is not None}',
-            hashlib.sha256(self.plugin).hexdigest(),
+            hashlib.sha256(plugin).hexdigest(),
         ]
         self.key = hashlib.sha256('\n'.join(made_of).encode()).hexdigest()[:16]
-        self.folder = runner.folder / 'results' / f'{cell.name}-{side}-{self.key}'
-        self.noted = self.folder / 'outcomes.jsonl'
-
-    @property
-    def seconds(self) -> float:
-        """How long its tests took."""
-        path = self.folder / 'seconds'
-        return float(path.read_text()) if path.exists() else 0
+        self.results = Results(runner.folder / 'results' / f'{cell.name}-{side}-{self.key}')
+        servers = {'SERIES_MATRIX_POSTGRES': runner.url, 'SERIES_MATRIX_TEMPORAL': _temporal()}
+        variables = {name: value for name, value in servers.items() if value}
+        self.pytest = Pytest(tree, prepared.python, plugin, {**variables, **prepared.variables})
 
     def run(self) -> dict[str, Result]:
-        """Run all tests that have no outcome yet, and return the outcomes of all."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        whole = self.folder / 'whole'
+        """Run all tests that have no result yet, and return the results of all."""
+        self.results.folder.mkdir(parents=True, exist_ok=True)
         selected = self._selected()
         for _ in range(_ATTEMPTS if selected is not None else 0):
-            if whole.exists():
+            if self.results.whole:
                 break
-            # Without what was being written when all ended, to which the next outcome would be added.
-            outcomes = load(self.noted)
-            write(self.noted, ''.join(json.dumps(vars(outcome)) + '\n' for outcome in outcomes.values()))
-            self._pytest(self.folder, list(outcomes), [*self.prepared.options, *(selected or ())])
-            if self._tests() <= load(self.noted).keys():
-                whole.touch()
-        outcomes = load(self.noted)
+            self._run(self.results, self.results.drop_half(), [*self.prepared.options, *(selected or ())])
+            self.results.finish()
+        results = self.results.load()
         # What has none by now ends, or holds up, whatever runs it.
-        return {test: Result(test, 'crashed') for test in self._tests() - outcomes.keys()} | outcomes
+        return {test: Result(test, 'crashed') for test in self.results.names().keys() - results.keys()} | results
 
     def run_alone(self, test: str) -> str:
         """Run one test, with nothing beside it, and return its outcome."""
-        name = self._names()[test]
-        with tempfile.TemporaryDirectory(dir=self.folder, prefix='.alone-') as folder:
-            self._pytest(Path(folder), [], [*self.prepared.alone, name])
-            found = load(Path(folder) / 'outcomes.jsonl')
+        name = self.results.names()[test]
+        with tempfile.TemporaryDirectory(dir=self.results.folder, prefix='.alone-') as folder:
+            alone = Results(Path(folder))
+            self._run(alone, [], [*self.prepared.alone, name])
+            found = alone.load()
             return found[test].outcome if test in found else 'crashed'
 
     def _selected(self) -> list[str] | None:
         """Return which tests pytest is to run, or `None` if the tree has nothing of it."""
-        only = self.runner.tests.only
-        found = [
-            str(path.relative_to(self.tree.folder)) for text in only for path in sorted(self.tree.folder.glob(text))
-        ]
-        chosen = ['-k', self.runner.tests.expression] if self.runner.tests.expression else []
-        return [*chosen, *found] if found or not only else None
+        tests, tree = self.runner.tests, self.pytest.tree.folder
+        found = [str(path.relative_to(tree)) for text in tests.only for path in sorted(tree.glob(text))]
+        chosen = ['-k', tests.expression] if tests.expression else []
+        return [*chosen, *found] if found or not tests.only else None
 
-    def _names(self) -> dict[str, str]:
-        """Return what pytest calls each test, by what base and fork know it by."""
-        path = self.folder / 'tests.json'
-        listed: list[tuple[str, str, str]] = json.loads(path.read_text('utf-8')) if path.exists() else []
-        return {known: name for known, name, _ in listed}
+    def _run(self, results: Results, known: Sequence[str], arguments: Sequence[str]) -> None:
+        """Run pytest, and tell the user how far it is."""
+        total = 0
 
-    def _tests(self) -> set[str]:
-        return set(self._names())
+        def tell(number: int) -> None:
+            nonlocal total
+            # They are listed once, before the first of them runs.
+            total = total or len(self.results.names())
+            self.runner.report(f'{self.cell}: the {self.side}', number, total or None)
 
-    def _pytest(self, folder: Path, done: Sequence[str], arguments: Sequence[str]) -> None:
-        """Run pytest in the tree, until it is done or nothing happens any more."""
-        # What the tests of another cell have left there.
-        self.tree.run('reset', '--quiet', '--hard')
-        self.tree.run('clean', '-ffdxq', '--exclude=__pycache__')
-        for name in _EXAMPLES:
-            (self.tree.folder / name).mkdir(exist_ok=True)
-        (folder / 'plugin').mkdir(exist_ok=True)
-        (folder / 'plugin' / f'{_PLUGIN}.py').write_bytes(self.plugin)
-        (folder / 'certificates').mkdir(exist_ok=True)
-        (folder / 'home').mkdir(exist_ok=True)
-        write(folder / 'done.json', json.dumps(done))
-        with _ending_with_us() as alive, (folder / 'log').open('ab') as log:
-            started = time.monotonic()
-            process = subprocess.Popen(
-                [str(self.prepared.python), '-m', 'pytest', '-p', _PLUGIN, *_OPTIONS, *arguments],
-                cwd=self.tree.folder,
-                env=self._variables(folder, alive),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                pass_fds=[alive],
-                # All that the tests start and leave behind is in it.
-                start_new_session=True,
-            )
-            try:
-                self._wait(process, folder)
-            finally:
-                _end(process)
-                write(folder / 'seconds', str(self.seconds + time.monotonic() - started))
+        status = self.pytest.run(results, known, arguments, tell)
         # 0 and 1: the tests have run. 2: they were interrupted. 5: there are none. Less than 0: ended by us.
-        if process.returncode in (3, 4):
-            words = (folder / 'log').read_text('utf-8', 'replace')[-4000:]
+        if status in (3, 4):
             raise MatrixError(
                 f"pytest could not run upstream's tests on the {self.side} ({self.cell}).",
                 "These are pytest's words.",
-                words,
+                (results.folder / 'log').read_text('utf-8', 'replace')[-4000:],
             )
-
-    def _wait(self, process: subprocess.Popen[bytes], folder: Path) -> None:
-        """Wait for pytest, and tell the user how far it is."""
-        noted, number, since = folder / 'outcomes.jsonl', -1, time.monotonic()
-        total = 0
-        while process.poll() is None:
-            time.sleep(0.2)
-            found = noted.read_bytes().count(b'\n') if noted.exists() else 0
-            if found != number:
-                number, since = found, time.monotonic()
-                # They are listed once, before the first of them runs.
-                total = total or len(self._tests())
-                self.runner.report(f'{self.cell}: the {self.side}', number, total or None)
-            if time.monotonic() - since > _STALLED:
-                return
-
-    def _variables(self, folder: Path, alive: int) -> dict[str, str]:
-        """Return the variables that the tests run with, which are the same for everyone."""
-        kept = {name: value for name in ('LANG', 'LC_ALL', 'TMPDIR', 'TZ') if (value := os.environ.get(name))}
-        variables = kept | {
-            'PATH': os.pathsep.join([str(self.prepared.python.parent), os.environ.get('PATH', os.defpath)]),
-            # Nobody's configuration or keys, and nobody's files are touched.
-            'HOME': str(folder / 'home'),
-            # As upstream's CI has it.
-            'CI': 'true',
-            'COLUMNS': '150',
-            # Upstream's fixtures make ten HTTP clients for each test and nearly all of the time would go into reading
-            # the certificates of each. No test needs any, since none talks to a server outside.
-            'SSL_CERT_DIR': str(folder / 'certificates'),
-            'DO_NOT_TRACK': '1',
-            'PREFECT_SERVER_ANALYTICS_ENABLED': 'false',
-            'SERIES_MATRIX_FOLDER': str(folder),
-            'SERIES_MATRIX_ALIVE': str(alive),
-        }
-        servers = {'POSTGRES': self.runner.url, 'TEMPORAL': _temporal()}
-        variables |= {f'SERIES_MATRIX_{name}': value for name, value in servers.items() if value}
-        variables |= self.prepared.variables
-        path = [str(folder / 'plugin'), variables.get('PYTHONPATH', '')]
-        return variables | {'PYTHONPATH': os.pathsep.join(filter(None, path))}
 
 
 def _temporal() -> str | None:
     """Find the command line of Temporal, which has the server that its tests otherwise download."""
     return shutil.which('temporal')
-
-
-_PLUGIN = 'series_matrix_plugin'
-
-_OPTIONS = (
-    *('-p', 'no:cacheprovider', '--tb=short', '-q'),
-    # A file that can't be imported is an outcome as well.
-    '--continue-on-collection-errors',
-)
-
-_EXAMPLES = ('docs', 'pydantic_evals', 'pydantic_graph')
-"""Where `tests/test_examples.py` looks for examples in upstream's repository; it fails without one of them."""
-
-
-@contextmanager
-def _ending_with_us() -> Generator[int]:
-    """Give a file that ends when we do, however that is."""
-    reading, writing = os.pipe()
-    try:
-        yield reading
-    finally:
-        os.close(writing)
-        os.close(reading)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it has started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
-from series import tree
+from series import tree, upstream_tests
 from series.base import base_repository, clone
 from series.environments import interpreter, line_python, make_environment, overrides
 from series.errors import ApplyError, Fault, VerifyError
@@ -178,10 +178,9 @@ def _run_all(checks: list[_Check], git: Git, python: Path, folder: Path, report:
     workers = min(len(checks), os.cpu_count() or 1)
     if not workers:
         return
-    (certificates := folder / 'certificates').mkdir()
     runs: SimpleQueue[_Run] = SimpleQueue()
     for number in range(workers):
-        runs.put(_Run(clone(git.folder, folder / f'checkout-{number}', 'HEAD'), python, certificates))
+        runs.put(_Run(clone(git.folder, folder / f'checkout-{number}', 'HEAD'), python, folder))
 
     def run(check: _Check) -> None:
         worker = runs.get()
@@ -294,17 +293,17 @@ class _Run:
 
     git: Git
     python: Path
-    certificates: Path
+    folder: Path
+    """For what the tests need outside of the checkout."""
 
     def run(self, check: _Check) -> None:
         """Ask ruff, run the tests and examples, as far as they are there, and import the package where that says more."""
         if check.plain:
             self._lint(check)
         self._check_out(check.commit)
-        # `tests/test_examples.py` looks for examples in these folders of upstream's repository, and takes the last
-        # one for a sign that every extra is installed. Our pages and docstrings need no more than `tests.in` holds.
-        for folder in ('docs', 'pydantic_evals', 'pydantic_graph', 'pydantic_ai_examples'):
-            (self.git.folder / folder).mkdir(exist_ok=True)
+        # `tests/test_examples.py` takes this one for a sign that every extra is installed. Our pages and docstrings need
+        # no more than `tests.in` holds.
+        upstream_tests.make_example_folders(self.git.folder, 'pydantic_ai_examples')
         found = self._test(check)
         # What all patches carry is tested on a commit that is imported for the last patch already.
         if not check.last and (found or not check.tests):
@@ -375,14 +374,8 @@ class _Run:
 
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(('PYTHON', 'PYTEST'))}
-        environment |= {
-            'PATH': os.pathsep.join([str(self.python.parent), environment.get('PATH', '')]),
-            'PYTHONPATH': UPSTREAM_FOLDER,
-            # Upstream's fixtures make ten HTTP clients for each test and nearly all of the time would go into reading
-            # the certificates of each. No test needs any, since none talks to a server outside.
-            'SSL_CERT_DIR': str(self.certificates),
-            'NO_COLOR': '1',
-        }
+        environment |= upstream_tests.variables(self.python, self.folder)
+        environment |= {'PYTHONPATH': UPSTREAM_FOLDER, 'NO_COLOR': '1'}
         environment.pop('SSL_CERT_FILE', None)
         return subprocess.run(
             [str(self.python), *arguments],
