@@ -1,9 +1,8 @@
 """Build the fork of a line: the released base, with the patches of the line applied.
 
 Every line has a folder beside this file with a `pyproject.toml` that names this file as its metadata hook and its build
-hook. It reads in the order of a build: the pins of the line, the base that they are compared with, the metadata, the
-patches, the package that comes out. `LineMetadataHook` and `LineBuildHook` at the end are thin adapters; the functions
-above them work without hatch, and the series tool uses them too.
+hook. It reads from the top down: what stops a build, the two hooks, then what they do, in the order of a build and each
+function above its helpers. The hooks are thin adapters; all the rest works without hatch, and the series tool uses it too.
 
 There is no `from __future__ import annotations` here: hatchling loads this file without putting it into `sys.modules`,
 where `dataclasses` would look up annotations that are strings.
@@ -95,6 +94,95 @@ class PatchError(ForkError):
         self.output = output
 
 
+# The hooks
+
+
+class LineMetadataHook(MetadataHookInterface):
+    """Give the fork the base's own metadata, with the fork's version and the line's caps."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Fill in the fields that the `pyproject.toml` declares as dynamic."""
+        with _clear_message():
+            check_hooks()
+            line = line_of(Path(self.root))
+            fields = fork_metadata(find_base(line).distribution, line)
+        metadata.update((field, fields[field]) for field in metadata['dynamic'])
+
+
+class LineBuildHook(BuildHookInterface[Any]):
+    """Lay the patched base into the wheel."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Make the files of the wheel in a temporary folder and tell hatchling to include them."""
+        with _clear_message():
+            check_build(self.target_name, version)
+            line = line_of(Path(self.root))
+            base = find_base(line)
+            # Lives until the builder lets go of the hook: the files are read only after this method.
+            self.folder = tempfile.TemporaryDirectory(prefix='fork-')
+            tree = Path(self.folder.name).resolve()
+            write_package(base.files, tree)
+            apply_patches(line.patches, tree)
+            paths = check_package(line, tree)
+        # One by one, since hatchling would leave some names out of a folder.
+        build_data['force_include'].update(
+            (str(path), path.relative_to(tree / UPSTREAM_FOLDER).as_posix()) for path in paths
+        )
+        # hatchling would make it the time of all files in the wheel.
+        self.epoch = os.environ.pop('SOURCE_DATE_EPOCH', None)
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the temporary folder."""
+        self.folder.cleanup()
+        if self.epoch is not None:
+            os.environ['SOURCE_DATE_EPOCH'] = self.epoch
+
+
+@contextmanager
+def _clear_message() -> Generator[None]:
+    """End the build with the message of a `ForkError` alone, since a traceback would bury it."""
+    try:
+        yield
+    except ForkError as error:
+        sys.exit(f'{type(error).__name__}: {error}')
+
+
+def check_hooks() -> None:
+    """Check that the build hook will run: without it, the wheel would be that of the fork and have nothing in it.
+
+    Raises:
+        UnsupportedBuildError: It is switched off.
+    """
+    if os.environ.get('HATCH_BUILD_NO_HOOKS') in ('true', '1'):
+        raise UnsupportedBuildError(
+            'The fork can not be built without hooks, since a hook applies the patches. Unset the environment variable '
+            '`HATCH_BUILD_NO_HOOKS`, or leave the option for that out, and build again.'
+        )
+
+
+def check_build(target: str, version: str) -> None:
+    """Check that what is to be built is a wheel to install.
+
+    Args:
+        target: What hatchling builds: `wheel` or `sdist`.
+        version: The kind of wheel: `standard` or `editable`.
+
+    Raises:
+        UnsupportedBuildError: It is something else.
+    """
+    if target == 'sdist':
+        raise UnsupportedBuildError(
+            'The fork has no source distribution: it is made of the installed base and of the patches in a checkout of its '
+            'repository, and a source distribution would hold neither. Build a wheel in the checkout instead, with '
+            '`make build`, `uv build --wheel` or `python -m build --wheel`.'
+        )
+    if version != 'standard':
+        raise UnsupportedBuildError(
+            'The fork has no editable installation: its source is made anew from the base and the patches at every build. '
+            'Install it without `--editable`; to change it, edit the tree that `make apply` makes.'
+        )
+
+
 # The pins of a line
 
 
@@ -141,6 +229,18 @@ class PinnedLine:
     def patches(self) -> list[Path]:
         """The patch files of the series, in order."""
         return sorted(self.folder.glob('*.patch'))
+
+
+def line_of(root: Path) -> PinnedLine:
+    """Read the line that a build folder belongs to.
+
+    Args:
+        root: The folder with the `pyproject.toml`: `pydantic_ai_slim/<line>` in a checkout.
+
+    Raises:
+        LineError: As `load_line()`.
+    """
+    return load_line(root.resolve().parent.parent / 'patches' / root.resolve().name)
 
 
 def load_line(folder: Path) -> PinnedLine:
@@ -232,48 +332,6 @@ def _line_faults(data: dict[str, Any], name: str) -> Iterator[str]:
         yield f'`{key}` is not a key of a line; the keys are {", ".join(f"`{known}`" for known in checks)}.'
 
 
-def line_of(root: Path) -> PinnedLine:
-    """Read the line that a build folder belongs to.
-
-    Args:
-        root: The folder with the `pyproject.toml`: `pydantic_ai_slim/<line>` in a checkout.
-
-    Raises:
-        LineError: As `load_line()`.
-    """
-    return load_line(root.resolve().parent.parent / 'patches' / root.resolve().name)
-
-
-# Digests
-
-
-def digest_files(files: Mapping[str, bytes]) -> str:
-    """Compute the digest of files.
-
-    It is the SHA-256 of a listing as `sha256sum --zero` prints it: the digest of each file, two spaces, its path, and a zero
-    byte, which no path can hold. So a path can't pass for the end of one entry and the next.
-
-    Args:
-        files: The content of the files by their paths, with slashes on every platform.
-
-    Returns:
-        The digest as `line.toml` holds it, with `sha256:` in front.
-
-    Raises:
-        FileNameError: The path of a file has a character that doesn't print, or a backslash; all such paths are named.
-    """
-    if odd := [name for name in files if not name.isprintable() or '\\' in name]:
-        raise FileNameError(
-            f'No release has files with such names: {", ".join(map(ascii, sorted(odd)))}. They can stand for other files '
-            f'than they seem to. Find out which package brought them; if it is `{DIST_NAME}`, do not trust the package '
-            f'index that it is from.'
-        )
-    listing = hashlib.sha256()
-    for name, content in sorted(files.items()):
-        listing.update(f'{hashlib.sha256(content).hexdigest()}  {name}\0'.encode())
-    return f'sha256:{listing.hexdigest()}'
-
-
 # The base
 
 
@@ -285,82 +343,6 @@ class Base:
     """Its metadata, from the folder that is part of the digest."""
     files: Mapping[str, bytes]
     """The content of the `base_files()` by their paths."""
-
-
-def base_info(folder: Path) -> Path | None:
-    """Find the folder with the metadata of the base.
-
-    Args:
-        folder: As for `base_files()`.
-
-    Returns:
-        The folder, or `None` when there is none.
-
-    Raises:
-        BaseMismatchError: There are several. An installer makes one, under any spelling of the name, from a folder that a
-            wheel brings along, and Python may read the metadata and the scripts from that.
-    """
-    found = sorted(path for path in folder.iterdir() if _is_info(path.name))
-    if len(found) > 1:
-        raise BaseMismatchError(
-            f'There are several folders with the metadata of `{DIST_NAME}` in `{folder}`: '
-            f'{", ".join(f"`{path.name}`" for path in found)}. The fork takes its metadata from one that is pinned. Build '
-            f'without `--no-build-isolation`, or install `{DIST_NAME}` there anew; if there are still several, the package '
-            f'index serves another file than the release. Do not trust it then.'
-        )
-    return found[0] if found else None
-
-
-def _is_info(name: str) -> bool:
-    """Say whether Python, or anyone who goes by the name, would read the metadata of the base from a folder."""
-    stem, dot, suffix = name.rpartition('.')
-    if not dot or suffix.lower() not in ('dist-info', 'egg-info'):
-        return False
-    return DIST_NAME in {canonicalize_name(part) for part in (stem, stem.partition('-')[0], stem.rpartition('-')[0])}
-
-
-def base_files(folder: Path) -> dict[str, Path]:
-    """Find the files that the base distributes.
-
-    Args:
-        folder: What holds `pydantic_ai/` and `pydantic_ai_slim-<version>.dist-info/`: an unpacked wheel, or the
-            `site-packages` of an environment.
-
-    Returns:
-        The files by their paths relative to `folder`, in order, with slashes on every platform. Left out is what an
-        installer or an interpreter adds: `RECORD`, `INSTALLER` and the like, and `__pycache__`.
-
-    Raises:
-        BaseMismatchError: As `base_info()`.
-    """
-    patterns = [f'{PACKAGE}/**/*']
-    if info := base_info(folder):
-        patterns += [f'{info.name}/{part}' for part in ('METADATA', 'entry_points.txt', 'licenses/**/*')]
-    # A symlink counts as what it leads to: installers can link a package to their cache.
-    found = {path.relative_to(folder): path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
-    return {
-        name: path
-        for name, path in sorted((relative.as_posix(), path) for relative, path in found.items())
-        if '/__pycache__/' not in name
-    }
-
-
-def content_digest(folder: Path) -> str:
-    """Compute the digest of the content that the base distributes.
-
-    It is the same for an unpacked wheel and for what any installer made of that wheel.
-
-    Args:
-        folder: As for `base_files()`.
-
-    Returns:
-        As `digest_files()`.
-
-    Raises:
-        BaseMismatchError: As `base_info()`.
-        FileNameError: As `digest_files()`.
-    """
-    return digest_files({name: path.read_bytes() for name, path in base_files(folder).items()})
 
 
 def find_base(line: PinnedLine) -> Base:
@@ -400,6 +382,82 @@ def find_base(line: PinnedLine) -> Base:
             f'build again; if the digests still differ, do not trust that package index.'
         )
     return Base(base, files)
+
+
+def content_digest(folder: Path) -> str:
+    """Compute the digest of the content that the base distributes.
+
+    It is the same for an unpacked wheel and for what any installer made of that wheel.
+
+    Args:
+        folder: As for `base_files()`.
+
+    Returns:
+        As `digest_files()`.
+
+    Raises:
+        BaseMismatchError: As `base_info()`.
+        FileNameError: As `digest_files()`.
+    """
+    return digest_files({name: path.read_bytes() for name, path in base_files(folder).items()})
+
+
+def base_files(folder: Path) -> dict[str, Path]:
+    """Find the files that the base distributes.
+
+    Args:
+        folder: What holds `pydantic_ai/` and `pydantic_ai_slim-<version>.dist-info/`: an unpacked wheel, or the
+            `site-packages` of an environment.
+
+    Returns:
+        The files by their paths relative to `folder`, in order, with slashes on every platform. Left out is what an
+        installer or an interpreter adds: `RECORD`, `INSTALLER` and the like, and `__pycache__`.
+
+    Raises:
+        BaseMismatchError: As `base_info()`.
+    """
+    patterns = [f'{PACKAGE}/**/*']
+    if info := base_info(folder):
+        patterns += [f'{info.name}/{part}' for part in ('METADATA', 'entry_points.txt', 'licenses/**/*')]
+    # A symlink counts as what it leads to: installers can link a package to their cache.
+    found = {path.relative_to(folder): path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    return {
+        name: path
+        for name, path in sorted((relative.as_posix(), path) for relative, path in found.items())
+        if '/__pycache__/' not in name
+    }
+
+
+def base_info(folder: Path) -> Path | None:
+    """Find the folder with the metadata of the base.
+
+    Args:
+        folder: As for `base_files()`.
+
+    Returns:
+        The folder, or `None` when there is none.
+
+    Raises:
+        BaseMismatchError: There are several. An installer makes one, under any spelling of the name, from a folder that a
+            wheel brings along, and Python may read the metadata and the scripts from that.
+    """
+    found = sorted(path for path in folder.iterdir() if _is_info(path.name))
+    if len(found) > 1:
+        raise BaseMismatchError(
+            f'There are several folders with the metadata of `{DIST_NAME}` in `{folder}`: '
+            f'{", ".join(f"`{path.name}`" for path in found)}. The fork takes its metadata from one that is pinned. Build '
+            f'without `--no-build-isolation`, or install `{DIST_NAME}` there anew; if there are still several, the package '
+            f'index serves another file than the release. Do not trust it then.'
+        )
+    return found[0] if found else None
+
+
+def _is_info(name: str) -> bool:
+    """Say whether Python, or anyone who goes by the name, would read the metadata of the base from a folder."""
+    stem, dot, suffix = name.rpartition('.')
+    if not dot or suffix.lower() not in ('dist-info', 'egg-info'):
+        return False
+    return DIST_NAME in {canonicalize_name(part) for part in (stem, stem.partition('-')[0], stem.rpartition('-')[0])}
 
 
 # The metadata
@@ -510,15 +568,6 @@ def apply_patches(patches: Iterable[Path], tree: Path) -> None:
             )
 
 
-def _restore(line: str) -> str:
-    """Say what to do about a wrong patch."""
-    return (
-        f'If `patches/{line}` was edited by hand, restore it with `git checkout -- patches/{line}`; if the patch is to '
-        f'change, change its commit in the tree of `make apply LINE={line}` and run `make extract LINE={line}`. Then build '
-        f'again.'
-    )
-
-
 def patch_faults(patch: Path) -> Iterator[str]:
     """Say what in a patch reads from outside of the package, or makes something else than a file there.
 
@@ -556,6 +605,15 @@ def _is_inside(name: str) -> bool:
     return name.startswith(f'{PACKAGE_PATH}/')
 
 
+def _restore(line: str) -> str:
+    """Say what to do about a wrong patch."""
+    return (
+        f'If `patches/{line}` was edited by hand, restore it with `git checkout -- patches/{line}`; if the patch is to '
+        f'change, change its commit in the tree of `make apply LINE={line}` and run `make extract LINE={line}`. Then build '
+        f'again.'
+    )
+
+
 def _git_environment(tree: Path) -> dict[str, str]:
     """Make an environment in which git sees no repository and no configuration.
 
@@ -578,52 +636,6 @@ def _git_environment(tree: Path) -> dict[str, str]:
 
 
 # The package that comes out
-
-
-def package_files(tree: Path) -> dict[str, bytes]:
-    """Read the package in a folder with the layout of upstream's repository.
-
-    Args:
-        tree: As for `apply_patches()`.
-
-    Returns:
-        The content of its files by their paths, which begin with `pydantic_ai/`.
-
-    Raises:
-        ForkMismatchError: Something in it is neither a folder nor a regular file; all of that is named.
-    """
-    folder = tree / UPSTREAM_FOLDER
-    found: dict[str, bytes] = {}
-    odd: list[str] = []
-    for path in sorted((folder / PACKAGE).rglob('*')):
-        mode = path.lstat().st_mode
-        if stat.S_ISREG(mode):
-            found[path.relative_to(folder).as_posix()] = path.read_bytes()
-        elif not stat.S_ISDIR(mode):
-            odd.append(path.relative_to(tree).as_posix())
-    if odd:
-        raise ForkMismatchError(
-            f'With the patches, the package has what is neither a folder nor a regular file: '
-            f'{", ".join(f"`{name}`" for name in odd)}. Only regular files go into the fork. Find the patch that makes it, and '
-            f'have it write a file.'
-        )
-    return found
-
-
-def package_digest(tree: Path) -> str:
-    """Compute the digest of the package in a folder with the layout of upstream's repository.
-
-    Args:
-        tree: As for `apply_patches()`.
-
-    Returns:
-        As `digest_files()`.
-
-    Raises:
-        ForkMismatchError: As `package_files()`.
-        FileNameError: As `digest_files()`.
-    """
-    return digest_files(package_files(tree))
 
 
 def check_package(line: PinnedLine, tree: Path) -> list[Path]:
@@ -666,90 +678,77 @@ def check_package(line: PinnedLine, tree: Path) -> list[Path]:
     return paths
 
 
-# The hooks
-
-
-def check_build(target: str, version: str) -> None:
-    """Check that what is to be built is a wheel to install.
+def package_digest(tree: Path) -> str:
+    """Compute the digest of the package in a folder with the layout of upstream's repository.
 
     Args:
-        target: What hatchling builds: `wheel` or `sdist`.
-        version: The kind of wheel: `standard` or `editable`.
+        tree: As for `apply_patches()`.
+
+    Returns:
+        As `digest_files()`.
 
     Raises:
-        UnsupportedBuildError: It is something else.
+        ForkMismatchError: As `package_files()`.
+        FileNameError: As `digest_files()`.
     """
-    if target == 'sdist':
-        raise UnsupportedBuildError(
-            'The fork has no source distribution: it is made of the installed base and of the patches in a checkout of its '
-            'repository, and a source distribution would hold neither. Build a wheel in the checkout instead, with '
-            '`make build`, `uv build --wheel` or `python -m build --wheel`.'
-        )
-    if version != 'standard':
-        raise UnsupportedBuildError(
-            'The fork has no editable installation: its source is made anew from the base and the patches at every build. '
-            'Install it without `--editable`; to change it, edit the tree that `make apply` makes.'
-        )
+    return digest_files(package_files(tree))
 
 
-def check_hooks() -> None:
-    """Check that the build hook will run: without it, the wheel would be that of the fork and have nothing in it.
+def package_files(tree: Path) -> dict[str, bytes]:
+    """Read the package in a folder with the layout of upstream's repository.
+
+    Args:
+        tree: As for `apply_patches()`.
+
+    Returns:
+        The content of its files by their paths, which begin with `pydantic_ai/`.
 
     Raises:
-        UnsupportedBuildError: It is switched off.
+        ForkMismatchError: Something in it is neither a folder nor a regular file; all of that is named.
     """
-    if os.environ.get('HATCH_BUILD_NO_HOOKS') in ('true', '1'):
-        raise UnsupportedBuildError(
-            'The fork can not be built without hooks, since a hook applies the patches. Unset the environment variable '
-            '`HATCH_BUILD_NO_HOOKS`, or leave the option for that out, and build again.'
+    folder = tree / UPSTREAM_FOLDER
+    found: dict[str, bytes] = {}
+    odd: list[str] = []
+    for path in sorted((folder / PACKAGE).rglob('*')):
+        mode = path.lstat().st_mode
+        if stat.S_ISREG(mode):
+            found[path.relative_to(folder).as_posix()] = path.read_bytes()
+        elif not stat.S_ISDIR(mode):
+            odd.append(path.relative_to(tree).as_posix())
+    if odd:
+        raise ForkMismatchError(
+            f'With the patches, the package has what is neither a folder nor a regular file: '
+            f'{", ".join(f"`{name}`" for name in odd)}. Only regular files go into the fork. Find the patch that makes it, and '
+            f'have it write a file.'
         )
+    return found
 
 
-@contextmanager
-def _clear_message() -> Generator[None]:
-    """End the build with the message of a `ForkError` alone, since a traceback would bury it."""
-    try:
-        yield
-    except ForkError as error:
-        sys.exit(f'{type(error).__name__}: {error}')
+# Digests
 
 
-class LineMetadataHook(MetadataHookInterface):
-    """Give the fork the base's own metadata, with the fork's version and the line's caps."""
+def digest_files(files: Mapping[str, bytes]) -> str:
+    """Compute the digest of files.
 
-    def update(self, metadata: dict[str, Any]) -> None:
-        """Fill in the fields that the `pyproject.toml` declares as dynamic."""
-        with _clear_message():
-            check_hooks()
-            line = line_of(Path(self.root))
-            fields = fork_metadata(find_base(line).distribution, line)
-        metadata.update((field, fields[field]) for field in metadata['dynamic'])
+    It is the SHA-256 of a listing as `sha256sum --zero` prints it: the digest of each file, two spaces, its path, and a zero
+    byte, which no path can hold. So a path can't pass for the end of one entry and the next.
 
+    Args:
+        files: The content of the files by their paths, with slashes on every platform.
 
-class LineBuildHook(BuildHookInterface[Any]):
-    """Lay the patched base into the wheel."""
+    Returns:
+        The digest as `line.toml` holds it, with `sha256:` in front.
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Make the files of the wheel in a temporary folder and tell hatchling to include them."""
-        with _clear_message():
-            check_build(self.target_name, version)
-            line = line_of(Path(self.root))
-            base = find_base(line)
-            # Lives until the builder lets go of the hook: the files are read only after this method.
-            self.folder = tempfile.TemporaryDirectory(prefix='fork-')
-            tree = Path(self.folder.name).resolve()
-            write_package(base.files, tree)
-            apply_patches(line.patches, tree)
-            paths = check_package(line, tree)
-        # One by one, since hatchling would leave some names out of a folder.
-        build_data['force_include'].update(
-            (str(path), path.relative_to(tree / UPSTREAM_FOLDER).as_posix()) for path in paths
+    Raises:
+        FileNameError: The path of a file has a character that doesn't print, or a backslash; all such paths are named.
+    """
+    if odd := [name for name in files if not name.isprintable() or '\\' in name]:
+        raise FileNameError(
+            f'No release has files with such names: {", ".join(map(ascii, sorted(odd)))}. They can stand for other files '
+            f'than they seem to. Find out which package brought them; if it is `{DIST_NAME}`, do not trust the package '
+            f'index that it is from.'
         )
-        # hatchling would make it the time of all files in the wheel.
-        self.epoch = os.environ.pop('SOURCE_DATE_EPOCH', None)
-
-    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove the temporary folder."""
-        self.folder.cleanup()
-        if self.epoch is not None:
-            os.environ['SOURCE_DATE_EPOCH'] = self.epoch
+    listing = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        listing.update(f'{hashlib.sha256(content).hexdigest()}  {name}\0'.encode())
+    return f'sha256:{listing.hexdigest()}'
