@@ -42,7 +42,7 @@ class Carried:
 
 
 @dataclass(frozen=True)
-class _State(UnderWay):
+class _Carry(UnderWay):
     """A carry that is under way to the tree of a line. It holds the mails of the fixups that wait."""
 
     FOLDER = Path('.git') / 'series-carry'
@@ -67,7 +67,7 @@ class _State(UnderWay):
     def subject(self, name: str) -> str:
         return read_message(self.folder / name).subject
 
-    def note(self, **changes: Any) -> _State:
+    def note(self, **changes: Any) -> _Carry:
         """Keep what has changed, and return it all."""
         self.keep(**changes)
         return _read_state(self.line)
@@ -103,7 +103,7 @@ def carry(line: Line, to: Line, report: Report) -> Carried:
         lock(to.root, to.name, command),
         scratch(to.root, to.tree.parent, 'carry') as folder,
     ):
-        if _State.is_in(to.tree):
+        if _Carry.is_in(to.tree):
             return _go_on(_restore(_read_killed(line, to)), folder, report)
         for each in (line, to):
             tree.refuse_missing(each)
@@ -126,8 +126,8 @@ def carry(line: Line, to: Line, report: Report) -> Carried:
         # So that a fixup can be merged from the files that it was made on.
         borrow(source, git)
         head = git.run('rev-parse', 'HEAD')
-        state = _State(to, line.name, head, head, waiting, True, {'foreign': foreign})
-        write(mails / _State.FILE, json.dumps({name: value for name, value in vars(state).items() if name != 'line'}))
+        state = _Carry(to, line.name, head, head, waiting, True, {'foreign': foreign})
+        write(mails / _Carry.FILE, json.dumps({name: value for name, value in vars(state).items() if name != 'line'}))
         if state.folder.exists():  # of a carry that ended while it was being removed
             shutil.rmtree(state.folder)
         mails.rename(state.folder)
@@ -246,7 +246,7 @@ def _fixups(line: Line) -> list[tuple[str, str]]:
     return fixups
 
 
-def _go_on(state: _State, folder: Path, report: Report) -> Carried:
+def _go_on(state: _Carry, folder: Path, report: Report) -> Carried:
     """Carry what waits, up to the first fixup that conflicts."""
     merged = clone(state.line.tree, folder / 'tree', 'HEAD')
     git, head = state.git, merged.run('rev-parse', 'HEAD')
@@ -270,13 +270,13 @@ def _go_on(state: _State, folder: Path, report: Report) -> Carried:
     return Carried(state.line, *(tuple(done.get(name, ())) for name in ('carried', 'contained', 'skipped', 'foreign')))
 
 
-def _stop(state: _State) -> ApplyError:
+def _stop(state: _Carry) -> ApplyError:
     """Begin with the fixup that conflicts in the tree itself, and make the error that says so."""
     done = state.git.attempt(*AM, '--3way', str(state.folder / state.waiting[0]))
     return _unresolved(state.note(moving=False), words(done))
 
 
-def _unresolved(state: _State, said: str = '') -> ApplyError:
+def _unresolved(state: _Carry, said: str = '') -> ApplyError:
     """Make the error of a fixup that waits in the tree."""
     git, line, name = state.git, state.line, state.waiting[0]
     places = list(conflicts(git))
@@ -291,7 +291,7 @@ def _unresolved(state: _State, said: str = '') -> ApplyError:
     )
 
 
-def _waits(state: _State) -> bool:
+def _waits(state: _Carry) -> bool:
     """Say whether the first of the fixups that wait is the one that an `am` in the tree stopped at."""
     mails = waiting_mails(state.git)
     if not state.waiting or not mails:
@@ -299,7 +299,7 @@ def _waits(state: _State) -> bool:
     return read_message(mails[0]).subject == state.subject(state.waiting[0])
 
 
-def _restore(state: _State) -> _State:
+def _restore(state: _Carry) -> _Carry:
     """Put the tree to where a command that was killed was moving it."""
     git = state.git
     git.unlock()
@@ -313,19 +313,19 @@ def _restore(state: _State) -> _State:
     return state
 
 
-def _put(state: _State, outcome: str) -> _State:
+def _put(state: _Carry, outcome: str) -> _Carry:
     """Note what became of the fixup that waited."""
     name, *rest = state.waiting
     done = state.done | {outcome: [*state.done.get(outcome, ()), state.subject(name)]}
     return state.note(done=done, waiting=rest, at=state.git.run('rev-parse', 'HEAD'))
 
 
-def _conflicts(state: _State) -> bool:
+def _conflicts(state: _Carry) -> bool:
     """Say whether git has come to the conflict of the fixup that waits, which the user may be resolving."""
     return _waits(state) and bool(unmerged(state.git))
 
 
-def _read_killed(line: Line, to: Line) -> _State:
+def _read_killed(line: Line, to: Line) -> _Carry:
     """Return the carry between two lines that was killed while it moved the tree, for the same command to go on with.
 
     Raises:
@@ -343,13 +343,13 @@ def _read_killed(line: Line, to: Line) -> _State:
     )
 
 
-def _under_way(root: Path, to: str | None) -> _State:
+def _under_way(root: Path, to: str | None) -> _Carry:
     """Find the carry that is under way.
 
     Raises:
         CarryError: There is none, or there are several and none is named.
     """
-    found = [line for line in find_lines(root) if to in (None, line.name) and _State.is_in(line.tree)]
+    found = [line for line in find_lines(root) if to in (None, line.name) and _Carry.is_in(line.tree)]
     if not found:
         sweep(root)
         raise CarryError(f'No carry{f" to {to}" if to else ""} is under way.', 'Start one with `make carry LINE=...`.')
@@ -360,5 +360,5 @@ def _under_way(root: Path, to: str | None) -> _State:
     return _read_state(line)
 
 
-def _read_state(line: Line) -> _State:
-    return _State(line, **_State.kept_in(line.tree))
+def _read_state(line: Line) -> _Carry:
+    return _Carry(line, **_Carry.kept_in(line.tree))

@@ -47,7 +47,7 @@ class Rebased:
 
 
 @dataclass(frozen=True)
-class _State(UnderWay):
+class _Rebase(UnderWay):
     """A rebase that is under way to a new line, whose folder doesn't exist yet. Its tree holds all that will be in there."""
 
     FOLDER = Path('.git') / 'series-rebase'
@@ -108,14 +108,14 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
         borrow(old, git)
         git.run('update-ref', _OLD, old.run('rev-parse', 'HEAD'))
         attempts = _merge_all(git, patches, report)
-        (folder / 'state').rename(git.folder / _State.FOLDER)
+        (folder / 'state').rename(git.folder / _Rebase.FOLDER)
         subjects = old.lines('log', '--reverse', '--format=%s', f'{tree.BASE}..HEAD')
         kept = {
             'line': line.version,
             'subjects': dict(zip((patch.name for patch in patches), subjects, strict=True)),
             'notes': pinned.notes,
         }
-        (git.folder / _State.FOLDER / _State.FILE).write_text(json.dumps(kept), 'utf-8')
+        (git.folder / _Rebase.FOLDER / _Rebase.FILE).write_text(json.dumps(kept), 'utf-8')
         # All at once, so that there is either the whole of it to go on with, or nothing.
         git.folder.rename(pinned.line.tree)
     state = _read_state(pinned.line.tree)
@@ -170,7 +170,7 @@ def continue_rebase(root: Path, version: str | None, report: Report, *, skip: bo
         return _finish(state, report)
 
 
-def _resume(state: _State, skip: bool) -> tuple[_State, bool]:
+def _resume(state: _Rebase, skip: bool) -> tuple[_Rebase, bool]:
     """Finish what an earlier command was doing with the patch that waits, if it was killed while git did it.
 
     Returns:
@@ -213,7 +213,7 @@ def abort_rebase(root: Path, version: str | None) -> Line:
         return _abort(state)
 
 
-def _abort(state: _State) -> Line:
+def _abort(state: _Rebase) -> Line:
     if state.line.folder.exists():
         raise RebaseError(
             f'The line `{state.line.name}` is there already; only `CHANGELOG.md` or `README.md` may lack it.',
@@ -234,7 +234,7 @@ def _refuse_taken(root: Path, version: str) -> None:
         root / path for path in (f'patches/{version}', f'build/{version}', f'pydantic_ai_slim/{version}')
     )
     show = f'build/{version}'
-    if _State.is_in(folder):
+    if _Rebase.is_in(folder):
         raise RebaseError(
             f'A rebase to {version} is under way in `{show}`.',
             f'Go on with `{_COMMAND}`, or give it up with `make rebase ARGS=--abort`.',
@@ -268,7 +268,7 @@ def _merge_all(git: Git, patches: Sequence[Path], report: Report) -> list[Attemp
     return attempts
 
 
-def _stopped(state: _State, attempts: Sequence[Attempt] = ()) -> ApplyError:
+def _stopped(state: _Rebase, attempts: Sequence[Attempt] = ()) -> ApplyError:
     """Make the error of a patch that waits in the tree."""
     waiting = _waiting(state)
     assert waiting is not None
@@ -289,7 +289,7 @@ def _stopped(state: _State, attempts: Sequence[Attempt] = ()) -> ApplyError:
     )
 
 
-def _waiting(state: _State) -> str | None:
+def _waiting(state: _Rebase) -> str | None:
     """Return the name of the patch that an `am` in the tree stopped at, or `None`.
 
     The user may have given `git am` another set of patches, so it is looked for by its subject.
@@ -301,7 +301,7 @@ def _waiting(state: _State) -> str | None:
     return next((name for name, known in state.subjects.items() if known == subject), subject)
 
 
-def _missing(state: _State) -> list[str]:
+def _missing(state: _Rebase) -> list[str]:
     """Return the names of the old patches that are in no commit of the tree, and that nobody has skipped."""
     present = set(state.git.lines('log', '--format=%s', f'{tree.BASE}..HEAD'))
     return [name for name, subject in state.subjects.items() if subject not in present and name not in state.skipped]
@@ -310,13 +310,15 @@ def _missing(state: _State) -> list[str]:
 # What is kept while a rebase is under way
 
 
-def _under_way(root: Path, version: str | None) -> _State:
+def _under_way(root: Path, version: str | None) -> _Rebase:
     """Find the rebase that is under way.
 
     Raises:
         RebaseError: There is none, or there are several and none is named.
     """
-    found = sorted(path.parents[2] for path in (root / 'build').glob(f'{version or "*"}/{_State.FOLDER}/{_State.FILE}'))
+    found = sorted(
+        path.parents[2] for path in (root / 'build').glob(f'{version or "*"}/{_Rebase.FOLDER}/{_Rebase.FILE}')
+    )
     if not found:
         sweep(root)  # the last one may have been killed while it was given up
         raise RebaseError(
@@ -331,10 +333,10 @@ def _under_way(root: Path, version: str | None) -> _State:
     return _read_state(found[0])
 
 
-def _read_state(folder: Path) -> _State:
-    kept = _State.kept_in(folder)
-    return _State(
-        line=Line.load(folder / _State.FOLDER / folder.name, folder=folder.parent.parent / 'patches' / folder.name),
+def _read_state(folder: Path) -> _Rebase:
+    kept = _Rebase.kept_in(folder)
+    return _Rebase(
+        line=Line.load(folder / _Rebase.FOLDER / folder.name, folder=folder.parent.parent / 'patches' / folder.name),
         old=kept['line'],
         subjects=kept['subjects'],
         notes=kept['notes'],
@@ -343,7 +345,7 @@ def _read_state(folder: Path) -> _State:
     )
 
 
-def _skip(state: _State, names: Iterable[str]) -> _State:
+def _skip(state: _Rebase, names: Iterable[str]) -> _Rebase:
     """Remember that patches are left out."""
     state.keep(skipped=[*state.skipped, *names])
     return _read_state(state.line.tree)
@@ -352,7 +354,7 @@ def _skip(state: _State, names: Iterable[str]) -> _State:
 # The end
 
 
-def _finish(state: _State, report: Report) -> Rebased:
+def _finish(state: _Rebase, report: Report) -> Rebased:
     """Make the new line of the commits in its tree.
 
     The line's folder is created in one step. What is written before and after that is the same each time, so this can
@@ -391,7 +393,7 @@ def _finish(state: _State, report: Report) -> Rebased:
     return rebased
 
 
-def _refuse_missing(state: _State) -> None:
+def _refuse_missing(state: _Rebase) -> None:
     """Refuse to finish while patches are missing that are not in the base, as after `git am --abort`."""
     missing = _missing(state)
     if not missing:
@@ -403,7 +405,7 @@ def _refuse_missing(state: _State) -> None:
         ]
     if missing:
         folder = state.line.show(state.line.tree)
-        first = (_State.FOLDER / 'series' / missing[0]).as_posix()
+        first = (_Rebase.FOLDER / 'series' / missing[0]).as_posix()
         raise RebaseError(
             f'The tree `{folder}` is without {", ".join(f"`{patch}`" for patch in missing)} of {state.old}.',
             f'Apply what is missing with `git -C {folder} am --3way {first}` and the like, and run `{_COMMAND}`; or leave it '
@@ -411,7 +413,7 @@ def _refuse_missing(state: _State) -> None:
         )
 
 
-def _write_build(state: _State, temporary: Path) -> None:
+def _write_build(state: _Rebase, temporary: Path) -> None:
     """Put the folder of the build into its place, instead of what an interrupted attempt has left there."""
     target = pins.build_folder(state.line)
     shutil.copytree(state.folder / 'build', temporary)
@@ -419,7 +421,7 @@ def _write_build(state: _State, temporary: Path) -> None:
     put(temporary, target)
 
 
-def _compare(state: _State, made: Line) -> Rebased:
+def _compare(state: _Rebase, made: Line) -> Rebased:
     """Say what became of each patch."""
     git = state.git
     old = git.lines('rev-list', f'--max-count={len(state.subjects)}', _OLD)[::-1]
@@ -458,7 +460,7 @@ def _changes(git: Git, commit: str) -> list[str]:
     return [line for line in git.lines('diff-tree', *options, commit) if line.startswith(('+', '-', 'Binary '))]
 
 
-def _changelog(text: str, state: _State, rebased: Rebased) -> str:
+def _changelog(text: str, state: _Rebase, rebased: Rebased) -> str:
     """Add the new line to the changelog, in front of the older ones."""
     line = rebased.line
     if re.search(rf'(?m)^## {re.escape(line.name)}$', text):
@@ -473,7 +475,7 @@ def _changelog(text: str, state: _State, rebased: Rebased) -> str:
     return f'{text.rstrip()}\n\n{entry}'
 
 
-def _readme(text: str, state: _State, rebased: Rebased) -> str:
+def _readme(text: str, state: _Rebase, rebased: Rebased) -> str:
     """Add the new line to the README's table of lines."""
     line = rebased.line
     row = f'| `{line.name}` | {line.python[0]} to {line.python[-1]} |\n'
