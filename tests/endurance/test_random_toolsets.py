@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from importlib import import_module
 from inspect import isfunction
-from pathlib import Path
 
 import pytest
 
-MODULES = sorted(path.stem for path in (Path(__file__).parents[1] / 'fork').glob('test_random_*.py'))
+MODULES = ('test_random_sub_agents', 'test_random_trees')
 
 
 @pytest.mark.parametrize('name', MODULES)

@@ -222,7 +222,7 @@ def finish(checkout: Checkout, verb: list[str]) -> None:
     done = checkout.run('count', 0, 0, *verb)
     if 'is under way in' in done.stderr:
         done = checkout.run('count', 0, 0, *verb, '--continue')
-    if 'No rebase' in done.stderr:
+    if 'No rebase' in done.stderr or 'There is a line' in done.stderr:
         return  # it was killed when all was done
     assert done.returncode == 0, done.stderr
 
