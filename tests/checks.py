@@ -13,7 +13,7 @@ from series.side_by_side import Part
 
 ROOT = Path(__file__).parents[1]
 
-_VARIABLES = dict.fromkeys(('MAKEFLAGS', 'ARGS', 'LINE', 'NAME', 'PYTHON'), '')
+_VARIABLES: dict[str, str] = dict.fromkeys(('MAKEFLAGS', 'ARGS', 'LINE', 'NAME', 'PYTHON'), '')
 """The variables by which a `make` would take over the arguments of the one that it runs in."""
 
 
