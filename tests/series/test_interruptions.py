@@ -222,8 +222,10 @@ def finish(checkout: Checkout, verb: list[str]) -> None:
     done = checkout.run('count', 0, 0, *verb)
     if 'is under way in' in done.stderr:
         done = checkout.run('count', 0, 0, *verb, '--continue')
-    if 'No rebase' in done.stderr or 'There is a line' in done.stderr:
+    if 'No rebase' in done.stderr:
         return  # it was killed when all was done
+    if 'There is a line' in done.stderr:  # so it was here, and the error says how to go on
+        done = checkout.run('count', 0, 0, 'apply', '1.1.0')
     assert done.returncode == 0, done.stderr
 
 
