@@ -6,10 +6,14 @@ from collections import Counter
 from collections.abc import Callable
 from importlib import import_module
 from inspect import isfunction
+from pathlib import Path
 
 import pytest
 
-MODULES = ('test_random_sub_agents', 'test_random_trees')
+MODULES = sorted(
+    {path.stem for path in (Path(__file__).parents[1] / 'fork').glob('test_random_*.py')} - {'test_random_scopes'}
+)
+"""All but the random chats, which `test_conversations.py` has many more of."""
 
 
 @pytest.mark.parametrize('name', MODULES)
