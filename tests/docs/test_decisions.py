@@ -26,9 +26,6 @@ LIFECYCLE = [
     'Add `RunContext.for_sub_agent()` to hand toolsets over to a sub-agent',
     'Add `shared()` to toolsets to overrule what sub-agents get of them',
     'Give access to the instance that an agent run works with',
-    'Keep stateful toolsets across runs in a `ToolsetScope`',
-    'Keep toolset scopes by key in a `ToolsetScopePool`',
-    'Export the state of a `ToolsetScope`, and open one with it',
     'Copy stateful toolsets in durable workflows',
     'Add `describe_lifecycle()` to show what agent runs share',
 ]
