@@ -18,7 +18,7 @@ from pydantic_ai_slim.hatch_build import ForkError
 from series.environments import base_requirements, built_wheel, find_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
-from series.side_by_side import FAILED, PASSED, Part, print_results, run_all
+from series.side_by_side import Part, print_results, run_all, succeeded
 
 ROOT = Path(__file__).parents[1]
 SIDES = ('fork', 'base')
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     results = run_all(parts)
     print_results(results)
-    return int(PASSED not in results.values() or FAILED in results.values())
+    return int(not succeeded(results))
 
 
 def plan(projects: Sequence[Project], lines: Sequence[Line], rest: Sequence[str] = ()) -> list[Part]:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +51,8 @@ def run_all(parts: Sequence[Part], at_once: int = AT_ONCE) -> dict[str, str]:
     Each is printed as a whole when it ends, and until then at least every ten seconds what is running. A part that runs
     alone is printed as it goes.
 
+    What came of one that failed ends with the last lines that it printed.
+
     Args:
         parts: The parts.
         at_once: How many of them run at once.
@@ -85,7 +88,7 @@ def run_all(parts: Sequence[Part], at_once: int = AT_ONCE) -> dict[str, str]:
                 part, path, found, seconds = finished.result()
                 said = path.read_bytes().decode('utf-8', 'replace').rstrip()
                 print(f'\n== {part.title}: {found} after {seconds:.0f} s\n{said}', flush=True)
-                results[part.title] = found
+                results[part.title] = found if found != FAILED else f'{found}. It said last:\n{_last(said)}'
         finally:
             pool.shutdown(cancel_futures=True)
             running.over.set()
@@ -150,9 +153,20 @@ def _run(part: Part, variables: Mapping[str, str], output: IO[bytes] | None) -> 
     return found, time.monotonic() - began
 
 
+def _last(said: str, lines: int = 20) -> str:
+    """Return the end of what a part has said, which is where tests list what failed."""
+    return textwrap.indent('\n'.join(said.splitlines()[-lines:]), '    ')
+
+
+def succeeded(results: Mapping[str, str], wrong: tuple[str, ...] = (FAILED,)) -> bool:
+    """Return whether something passed, and nothing ended with what is wrong."""
+    return PASSED in results.values() and not any(result.startswith(wrong) for result in results.values())
+
+
 def print_results(results: Mapping[str, str]) -> None:
-    """End the output with a line for each result."""
-    print('\n'.join(['', *(f'- {what}: {result}' for what, result in results.items())]))
+    """End the output with each result, and with those that failed last, since the end of a long output is read first."""
+    ordered = sorted(results.items(), key=lambda result: result[1].startswith(FAILED))
+    print('\n'.join(['', *(f'- {what}: {result}' for what, result in ordered)]), flush=True)
 
 
 def _say(text: str) -> None:

@@ -16,7 +16,7 @@ from pydantic_ai_slim.hatch_build import DIST_NAME, ForkError
 from series.environments import ENGINES, built_wheel, find_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
-from series.side_by_side import AT_ONCE, FAILED, PASSED, Part, print_results, run_all
+from series.side_by_side import AT_ONCE, FAILED, Part, print_results, run_all, succeeded
 from tests.checks import plan_checks
 from tests.endurance.__main__ import requirements as endurance_needs
 
@@ -86,8 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = {title: ran.get(title, str(part)) for title, part in planned.items()}
     print_results(results)
     # A version that was asked for must be there.
-    wrong = (FAILED, SKIPPED) if options.python else (FAILED,)
-    return int(PASSED not in results.values() or any(result.startswith(wrong) for result in results.values()))
+    return int(not succeeded(results, (FAILED, SKIPPED) if options.python else (FAILED,)))
 
 
 def _choose(options: Namespace) -> Choose:

@@ -11,7 +11,7 @@ import pytest
 
 from series.errors import SeriesError
 from series.progress import heartbeat
-from series.side_by_side import Part, run_all
+from series.side_by_side import FAILED, Part, print_results, run_all, succeeded
 
 
 def part(title: str, code: str, folder: Path, seconds: int = 0) -> Part:
@@ -36,7 +36,7 @@ def test_part_is_printed_as_a_whole_with_what_came_of_it(tmp_path: Path, capfd: 
 
     results = run_all([part('good', say.format('one', 0), tmp_path), part('bad', say.format('two', 3), tmp_path)])
 
-    assert results == {'good': 'passed', 'bad': 'FAILED'}
+    assert results['good'] == 'passed'
     said = capfd.readouterr().out
     assert 's\none 0\none 1\none 2\n' in said
     assert 's\ntwo 0\ntwo 1\ntwo 2\n' in said
@@ -49,8 +49,26 @@ def test_part_that_can_not_be_prepared_fails_and_says_why(tmp_path: Path, capfd:
 
     results = run_all([Part('refused', refuse, tmp_path), part('good', '', tmp_path)])
 
-    assert results == {'refused': 'FAILED', 'good': 'passed'}
+    assert results['refused'].startswith('FAILED')
+    assert results['good'] == 'passed'
     assert 'error: There is no wheel.\nBuild it.\n' in capfd.readouterr().out
+
+
+def test_output_ends_with_what_failed_and_its_last_lines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    bad = part('bad', 'print(*range(100), sep="\\n"); raise SystemExit(1)', tmp_path)
+
+    results = run_all([bad, *(part(f'good {number}', '', tmp_path) for number in range(5))])
+    print_results(results)
+
+    assert not succeeded(results)
+    end = capfd.readouterr().out.split('- good 4: passed\n')[1]
+    assert end == '- bad: FAILED. It said last:\n' + ''.join(f'    {number}\n' for number in range(80, 100))
+
+
+def test_nothing_succeeded_where_nothing_passed_or_something_that_was_asked_for_is_wrong() -> None:
+    assert succeeded({'one': 'passed', 'two': 'no test was selected', 'three': 'left out'})
+    assert not succeeded({'one': 'no test was selected'})
+    assert not succeeded({'one': 'passed', 'two': 'left out'}, (FAILED, 'left out'))
 
 
 def test_part_without_a_test_says_so(tmp_path: Path) -> None:
