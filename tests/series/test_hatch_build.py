@@ -204,9 +204,15 @@ def test_build_twice_gives_the_same_bytes(checkout: Path, base: Path, tmp_path: 
 
 
 def test_build_leaves_the_checkout_as_it_was(checkout: Path, base: Path, tmp_path: Path) -> None:
-    before = {path: path.read_bytes() for path in checkout.rglob('*') if path.is_file()}
+    before = content(checkout)
     build_and_unpack(checkout, base, tmp_path / 'out')
-    assert {path: path.read_bytes() for path in checkout.rglob('*') if path.is_file()} == before
+    assert content(checkout) == before
+
+
+def content(folder: Path) -> dict[Path, bytes]:
+    """Return the content of files, but for what Python compiles unless it's told not to."""
+    files = [path for path in folder.rglob('*') if path.is_file() and path.parent.name != '__pycache__']
+    return {path: path.read_bytes() for path in files}
 
 
 def test_build_leaves_no_temporary_files(checkout: Path, base: Path, tmp_path: Path) -> None:
