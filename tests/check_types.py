@@ -74,11 +74,13 @@ def check_tree(line: Line, python: Path) -> list[str]:
         What pyright complains of there and not in the base, which it complains of since it is newer than the base.
     """
     files = Git(line.tree).run('diff', '--name-only', '--diff-filter=d', tree.BASE, '--', '*.py').splitlines()
+    after = _check_files(line.tree, files, python)
+    complained = sorted({complaint.partition(':')[0] for complaint in after})
     # No dot in front of the folder's name: pyright leaves such folders out.
     with tempfile.TemporaryDirectory(dir=line.tree.parent, prefix='types-') as folder:
         base = clone(line.tree / '.git', Path(folder) / 'base', tree.BASE).folder
-        before = _check_files(base, [file for file in files if (base / file).exists()], python)
-    after = _check_files(line.tree, files, python)
+        same = [file for file in complained if (base / file).exists()]
+        before = _check_files(base, same, python) if same else []
     return sorted((Counter(after) - Counter(before)).elements())
 
 
