@@ -61,10 +61,13 @@ def test_downstream_ends_in_a_line_per_project_and_fails_if_one_failed(
 
     assert downstream.main([]) == 1
 
-    assert capfd.readouterr().out.splitlines()[-2:] == [
+    said = capfd.readouterr().out
+    results = [told for told in said.splitlines() if told.startswith('- ')]
+    assert results == [
         f'- first_user on {line.version}: passed',
-        f'- second_user on {line.version}: FAILED',
+        f'- second_user on {line.version}: FAILED. It said last:',
     ]
+    assert 'FAILED tests/test_it.py::test_it' in said.partition(results[1])[2]
     assert downstream.main(['--name', 'first-user']) == 0
 
 
