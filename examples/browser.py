@@ -152,7 +152,7 @@ class BrowserToolset(FunctionToolset[Any]):
 def find_chromium() -> str | None:
     """Return the path of the `chromium` on the `PATH`, or `None` for the one that Playwright installs.
 
-    That is also for who says with Playwright's `PLAYWRIGHT_BROWSERS_PATH` where that one is.
+    It's also `None` if `PLAYWRIGHT_BROWSERS_PATH` tells Playwright where that one is.
     """
     return None if os.environ.get('PLAYWRIGHT_BROWSERS_PATH') else shutil.which('chromium')
 

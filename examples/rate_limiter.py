@@ -1,4 +1,4 @@
-"""A rate limiter: a wrapper that counts the calls of a run, and of its sub-agents if they are to share the quota."""
+"""A rate limiter: a wrapper that counts the calls of a run, and of its sub-agents if they share the quota."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class ReplToolset(FunctionToolset[Any]):
         return (note + output).rstrip('\n')
 
     async def _take_over(self, parent: ReplToolset) -> str:
-        """Give the process the variables of the parent's, and return what is to be said about that."""
+        """Give the process the variables of its parent's process, and return what to say about that."""
         # From process to process: reading a pickle runs code, which the application must not.
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / 'variables'

@@ -142,7 +142,7 @@ class SavepointToolset(NestedTransactionToolset):
     async def begin(self) -> AsyncGenerator[asyncpg.Connection[asyncpg.Record]]:
         """Set a savepoint. Until it's gone, the parent's tool calls and other sub-agents wait.
 
-        To go back to a savepoint undoes all that came after it, whoever did it.
+        Going back to a savepoint undoes all that came after it, whoever did it.
         """
         async with self.outer.lock, _undo_on_error(self.outer.connection):
             yield self.outer.connection

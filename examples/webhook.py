@@ -43,7 +43,7 @@ class WebhookToolset(FunctionToolset[Any]):
         if response.status_code in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
             # Another message may do.
             raise ModelRetry(f'The webhook refused the message: {response.text}')
-        # The model can't do anything about all else, so it ends the run.
+        # The model can't do anything about other errors, so they end the run.
         response.raise_for_status()
         return 'posted'
 
