@@ -26,6 +26,7 @@ HARNESS_NEEDS = Version('2')
 
 SKIPPED = 'skipped, since this machine does not have it'
 LEFT_OUT = 'left out; `make test ARGS=--every` tests it'
+SLOW = 'left out; `make test ARGS=--checks` runs them'
 NO_PYTHON = f'{FAILED}, since this machine has no Python that it supports'
 
 _SECONDS = {'engines': 80, 'examples': 70, 'endurance': 30, 'harness': 10}
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for version in options.python or ():
             if not any(version in line.python for line in lines):
                 parser.error(f'Python {version} is none that {" or ".join(line.name for line in lines)} supports')
-        planned: Plan = {} if options.fork else plan_tool(rest)
+        planned: Plan = {} if options.fork else plan_tool(rest, slow=options.checks)
         for line in lines:
             planned |= plan_line(line, _choose(options), options.python, rest)
         if options.checks:
@@ -101,12 +102,16 @@ def _choose_ends(found: list[str]) -> list[str]:
     return list(dict.fromkeys((found[0], found[-1])))
 
 
-def plan_tool(rest: Sequence[str] = ()) -> Plan:
+def plan_tool(rest: Sequence[str] = (), *, slow: bool = False) -> Plan:
     """Plan the tests of the tool, which start git and package managers, and those of what goes with it."""
     parts = {'the tool': ['tests/series'], 'the demonstration and the docs': ['tests/demo', 'tests/docs']}
     # `-n auto` uses all processors, and none of them waits behind a long test.
     pytest = [sys.executable, '-m', 'pytest', '-n', 'auto', '--dist', 'worksteal']
-    return {title: Part(title, [*pytest, *folders, *rest], ROOT, seconds=400) for title, folders in parts.items()}
+    chosen = [] if slow else ['-m', 'not slow']
+    planned: Plan = {
+        title: Part(title, [*pytest, *folders, *chosen, *rest], ROOT, seconds=400) for title, folders in parts.items()
+    }
+    return planned if slow else {**planned, 'the slow tests of the tool and the docs': SLOW}
 
 
 def plan_line(line: Line, choose: Choose, asked: Sequence[str] | None = None, rest: Sequence[str] = ()) -> Plan:

@@ -37,6 +37,7 @@ def test_pages_show_what_their_files_say(prepared: None) -> None:
 
 
 # One test, since all of them run in the same two environments.
+@pytest.mark.slow
 def test_pages_show_what_programs_print() -> None:
     if not os.environ.get('CI'):
         try:

@@ -78,6 +78,7 @@ def test_totals_are_read_in_the_order_of_the_marks(tmp_path: Path) -> None:
     assert read_totals(tmp_path, 'base') == [300, 7, 5]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not can_count(), reason='valgrind is not installed')
 def test_instructions_of_twice_the_work_are_twice_as_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / 'workloads.py').write_text(

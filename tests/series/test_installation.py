@@ -21,6 +21,8 @@ from series.line import find_lines, pin_patched
 from series.release import interpreters, release
 from tests.series.upstream import quiet
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 LINE = load_line(ROOT / 'patches' / '1.26.0')
 FOLDER = f'pydantic_ai_slim/{LINE.base}'

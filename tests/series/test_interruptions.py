@@ -21,6 +21,8 @@ from series.extract import extract
 from series.line import Line
 from tests.series.upstream import LATER, PACKAGE, ROOT, User, commit_patches, quiet
 
+pytestmark = pytest.mark.slow
+
 KILLS = int(os.environ.get('SERIES_KILLS', '2'))
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 OLD = PACKAGE['pydantic_ai/tools.py']

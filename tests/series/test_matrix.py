@@ -32,6 +32,8 @@ from series.postgres import NoPostgresError
 from series.progress import Report
 from tests.series.upstream import PACKAGE, ROOT, User, quiet
 
+pytestmark = pytest.mark.slow
+
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 RENAMED = PACKAGE['pydantic_ai/tools.py'].replace('return "tools"', 'return "fork"')
 CELL = Cell('3.12', 'all', 'highest')

@@ -18,6 +18,8 @@ from series.index import find_release
 from series.line import Line
 from tests.series.upstream import ROOT, quiet
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def unreachable(shut_out: None, monkeypatch: pytest.MonkeyPatch) -> None:
