@@ -1,4 +1,14 @@
-"""Tools that need an answer before they can run, a model that calls them, and handlers that answer."""
+"""Tools that need an answer before they can run, a model that calls them, and handlers that answer.
+
+>>> tools, handler = Tools(), Handler(approve)
+>>> agent = agent_of(tools, ['look', 'delete'], ['delete.again'], deferred_tool_handler=handler)
+>>> asyncio.run(agent.run('go')).output
+'all done'
+>>> handler.asked
+[['delete'], ['delete.again']]
+>>> tools.done
+['look', 'delete', 'delete.again']
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Runs that are cancelled at each step of the event loop, with toolsets in each kind of place and with factories of each kind."""
+"""Runs that are cancelled at each step of the event loop, with toolsets in each kind of place and with factories of each kind.
+
+>>> journal = Journal()
+>>> agent = agent_of('in two places', journal, nested=True)
+>>> asyncio.run(cancel_at(7, lambda: agent.run('go')))
+True
+>>> faults_of(journal)
+[]
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""Toolsets that say what sub-agents get of them, and agents that start others in a tool call, in every way there is."""
+"""Toolsets that say what sub-agents get of them, and agents that start others in a tool call, in every way there is.
+
+>>> journal = Journal()
+>>> notes = Notes('t', journal, answer=fresh)
+>>> parent = parent_of(calling(['t'], toolsets=[notes]), notes, way='task group')
+>>> asyncio.run(run_as('parent', parent))
+'done'
+>>> called(journal, 'child') is called(journal, 'parent')
+False
+>>> entries_and_exits(journal, called(journal, 'child'))
+[('enter', 'child'), ('exit', 'child')]
+"""
 
 from __future__ import annotations
 

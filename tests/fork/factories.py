@@ -1,4 +1,11 @@
-"""Factories of every kind that `toolsets=` takes, the places to give them, and checks of what they made."""
+"""Factories of every kind that `toolsets=` takes, the places to give them, and checks of what they made.
+
+>>> make = Made(Journal(), Server)
+>>> with given_to('override', [FACTORIES['partial'](make)], scripted(['t'])) as run:
+...     asyncio.run(run('one'))
+'done'
+>>> check_one_per_run(make.journal, ['one'])
+"""
 
 from __future__ import annotations
 

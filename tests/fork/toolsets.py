@@ -1,4 +1,14 @@
-"""Toolsets that write down what happens to them, models that follow a script, and the ways to run an agent."""
+"""Toolsets that write down what happens to them, models that follow a script, and the ways to run an agent.
+
+>>> journal = Journal()
+>>> agent = Agent(scripted(['notes']), toolsets=[Session('notes', journal)])
+>>> asyncio.run(run_as('one', agent, 'run_stream'))
+'done'
+>>> journal.lifecycle
+['+notes', '-notes']
+>>> [(event.run, event.toolset.values) for event in journal.of('call')]
+[('one', ['one'])]
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Toolsets that work in a transaction of a real database, one for each thing that a sub-agent can get of it."""
+"""Toolsets that work in a transaction of a real database, one for each thing that a sub-agent can get of it.
+
+>>> path = new_database(Path(folder))
+>>> agent = Agent(scripted(['write']), toolsets=[Isolated(path)])
+>>> asyncio.run(run_as('one', agent))
+'done'
+>>> committed(path)
+['one']
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,14 @@
 The toolsets write down what happens to them, under the name of the run that it happens in. What these notes must be like
 follows from the contract alone: each toolset that was entered is exited once and in reverse order (B5, B8, B14), and exits
 got the right exception (B5).
+
+>>> journal = Faulty(plans={'one': Plan(faults=(('call', 1),))})
+>>> agent = Agent(scripted(['a']), toolsets=[Audit(Session('a', journal), 'b', journal)])
+>>> asyncio.run(run_as('one', agent))
+Traceback (most recent call last):
+tests.fork.trees.Boom: ('one', 'call', 1)
+>>> journal.lifecycle
+['+a', '+b', '-b', '-a']
 """
 
 from __future__ import annotations
