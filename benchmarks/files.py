@@ -24,26 +24,26 @@ _AXES = {
     'history': 'turns before the run',
     'concurrent': 'runs at once',
 }
-_COLOURS = {'base': '#888888', 'fork': '#4051b5'}
+_COLOURS = {'base': '#888888', 'fork': '#5b73e8'}
 
 
 def draw(measured: Sequence[Measured], path: Path) -> None:
-    """Draw how the time of a run grows, as an SVG that reads on light and on dark pages."""
-    matplotlib.rcParams.update({'svg.fonttype': 'none', 'svg.hashsalt': 'bench', 'font.size': 9})
-    figure, axes = cast(Any, pyplot.subplots(1, len(_AXES), figsize=(12, 3), sharey=True))
-    for axis, (workload, label) in zip(axes, _AXES.items(), strict=True):
-        points = [one for one in measured if one.point.workload == workload]
+    """Draw how the time of a run grows and how much rounds differ, as an SVG that reads on light and dark pages and on phones."""
+    matplotlib.rcParams.update({'svg.fonttype': 'none', 'svg.hashsalt': 'bench', 'font.size': 12})
+    figure, axes = cast(Any, pyplot.subplots(2, 2, figsize=(7, 6), sharey=True))
+    for axis, (workload, label) in zip(axes.flat, _AXES.items(), strict=True):
+        points = {one.point.size: one for one in measured if one.point.workload == workload}
+        sizes = sorted(points)
         for side, colour in _COLOURS.items():
-            values = [one.median(side) * 1000 for one in points]
-            axis.plot([one.point.size for one in points], values, marker='o', color=colour, label=side)
+            rounds = [[median(calls) * 1000 for calls in points[size].rounds[side]] for size in sizes]
+            axis.plot(sizes, [*map(median, rounds)], marker='o', color=colour, label=side)
+            axis.fill_between(sizes, [*map(min, rounds)], [*map(max, rounds)], color=colour, alpha=0.3, linewidth=0)
         axis.set(xscale='log', yscale='log', xlabel=label)
         axis.grid(visible=True, color='#8884')
-        for part in (axis.xaxis.label, axis.yaxis.label, *axis.get_xticklabels(), *axis.get_yticklabels()):
+        for part in (axis.xaxis.label, *axis.get_xticklabels(), *axis.get_yticklabels()):
             part.set_color('#777777')
-    axes[0].set_ylabel('milliseconds a run')
-    axes[0].yaxis.label.set_color('#777777')
-    legend = axes[0].legend(frameon=False)
-    for text in legend.get_texts():
+    figure.supylabel('milliseconds a run', color='#777777')
+    for text in axes[0, 0].legend(frameon=False).get_texts():
         text.set_color('#777777')
     figure.tight_layout()
     figure.savefig(path, transparent=True, metadata={'Date': None})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 from workloads import Call, Workload, measure, methods  # a worker runs in this folder
 
@@ -86,4 +86,101 @@ def strands(number: int) -> Call:
     return lambda: import_module('strands').Agent(model, tools=tools, callback_handler=None).invoke_async('go')
 
 
-WORKLOADS: dict[str, Workload] = {'agno': agno, 'langgraph': langgraph, 'strands': strands}
+def openai_agents(number: int) -> Call:
+    """A run of the `Agent` of openai-agents."""
+    agents: Any = import_module('agents')
+    responses: Any = import_module('openai.types.responses')
+    agents.set_tracing_disabled(True)
+
+    class Model(agents.Model):
+        async def get_response(self, *, input: Any, **_: Any) -> Any:
+            if 'output' in input[-1]:
+                text = responses.ResponseOutputText(text='done', type='output_text', annotations=[])
+                message = responses.ResponseOutputMessage
+                output = message(id='m', content=[text], role='assistant', status='completed', type='message')
+            else:
+                call = responses.ResponseFunctionToolCall
+                output = call(call_id='a', name='tool_0', arguments=json.dumps({'value': 1}), type='function_call')
+            return agents.ModelResponse(output=[output], usage=agents.Usage(), response_id=None)
+
+        def stream_response(self, *_: Any, **__: Any) -> Any:
+            raise NotImplementedError
+
+    tools = [agents.function_tool(method) for method in methods(number)]
+    agent = agents.Agent(name='agent', model=Model(), tools=tools)
+    return lambda: agents.Runner.run(agent, 'go')
+
+
+def smolagents(number: int) -> Call:
+    """A run of the `ToolCallingAgent` of smolagents, whose tools can't be made of a function without a file."""
+    package: Any = import_module('smolagents')
+    models: Any = import_module('smolagents.models')
+
+    class Tool(package.Tool):
+        description = 'Look something up.'
+        inputs: ClassVar = {
+            'value': {'type': 'integer', 'description': 'What to look up.'},
+            'text': {'type': 'string', 'description': 'What to put before it.', 'nullable': True},
+        }
+        output_type = 'string'
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+            super().__init__()
+
+        def forward(self, value: int, text: str = 'nothing') -> str:
+            return text
+
+    class Model(package.Model):
+        def generate(self, messages: Any, *_: Any, **__: Any) -> Any:
+            answered = any(message.role == models.MessageRole.TOOL_RESPONSE for message in messages)
+            name, arguments = ('final_answer', {'answer': 'done'}) if answered else ('tool_0', {'value': 1})
+            function = models.ChatMessageToolCallFunction(name=name, arguments=arguments)
+            call = models.ChatMessageToolCall(id='a', type='function', function=function)
+            return models.ChatMessage(role='assistant', tool_calls=[call])
+
+    tools = [Tool(method.__name__) for method in methods(number)]
+    agent = package.ToolCallingAgent(tools, Model(), verbosity_level=package.LogLevel.OFF)
+
+    async def call() -> Any:
+        return agent.run('go')
+
+    return call
+
+
+def adk(number: int) -> Call:
+    """A run of Google's ADK in a new session, which keeps the conversation."""
+    types: Any = import_module('google.genai.types')
+    response_of: Any = import_module('google.adk.models').LlmResponse
+    usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=1, candidates_token_count=1)
+
+    class Model(import_module('google.adk.models').BaseLlm):
+        async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+            if llm_request.contents[-1].parts[0].function_response:
+                part = types.Part(text='done')
+            else:
+                part = types.Part(function_call=types.FunctionCall(name='tool_0', args={'value': 1}))
+            yield response_of(content=types.Content(role='model', parts=[part]), usage_metadata=usage)
+
+    agent = import_module('google.adk.agents').LlmAgent(name='agent', model=Model(model='model'), tools=methods(number))
+    runner = import_module('google.adk.runners').InMemoryRunner(agent, app_name='app')
+    message = types.Content(role='user', parts=[types.Part(text='go')])
+
+    async def call() -> None:
+        sessions = runner.session_service
+        session = await sessions.create_session(app_name='app', user_id='user')
+        async for _ in runner.run_async(user_id='user', session_id=session.id, new_message=message):
+            pass
+        await sessions.delete_session(app_name='app', user_id='user', session_id=session.id)
+
+    return call
+
+
+WORKLOADS: dict[str, Workload] = {
+    'adk': adk,
+    'agno': agno,
+    'langgraph': langgraph,
+    'openai-agents': openai_agents,
+    'smolagents': smolagents,
+    'strands': strands,
+}

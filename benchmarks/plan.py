@@ -51,8 +51,6 @@ GROWTH = (
 )
 PLANS = {'tools': TOOLS, 'memory': LIVE, 'growth': GROWTH}
 """The parts of the plan. What stands together is measured in turn, so that it can be compared."""
-PEERS = tuple(
-    (Point('run', size, FORK), *(Point(name, size, ('peers',)) for name in ('agno', 'langgraph', 'strands')))
-    for size in (15, 150)
-)
+PEER_NAMES = 'adk', 'agno', 'langgraph', 'openai-agents', 'smolagents', 'strands'
+PEERS = tuple((Point('run', size, FORK), *(Point(name, size, ('peers',)) for name in PEER_NAMES)) for size in (15, 150))
 """The same run on the fork and in other frameworks, which are an extra."""

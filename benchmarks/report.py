@@ -72,6 +72,19 @@ GOALS = {
 }
 """By the name of the line."""
 
+REASONS = {
+    'run': 'what is left is what the base does for each step: messages, events, hooks and copies of contexts',
+    'lifecycle': 'each copy of a context has two fields more, each node of the graph a scope that ends it, and each toolset is asked what the run gets',
+    'toolsets': 'each toolset is asked what the run gets of it, and notes when it is entered',
+    'build': 'to know that a schema is the same, annotations and defaults are compared, and the schema is copied',
+    'history': 'the messages are copied and looked at for each request',
+    'factory': 'each tool is built again in each run, though its schema is found',
+    'copy': 'what `copy()` returns is checked before the run uses it',
+    'scope': 'the run asks its scope for each instance',
+    MEMORY: 'most of it is messages, contexts and tasks, which the base needs as well',
+}
+"""Why a goal isn't met, by what it is about."""
+
 
 def write(line: str, python: str, measured: Mapping[str, Sequence[Measured]], counted: Counted | None = None) -> str:
     """Write tables in Markdown.
@@ -103,7 +116,10 @@ def write(line: str, python: str, measured: Mapping[str, Sequence[Measured]], co
     for one in (one for of_part in measured.values() for one in of_part):
         found.setdefault((one.point.workload, one.point.size), one)
     if (aims := GOALS.get(line)) and (goals := [*_goals(aims, found, counted), *_memory(aims, found)]):
-        rows = [f'| what, by {"instructions" if counted else "time"} | is | goal | |', '| --- | ---: | ---: | --- |']
+        rows = [
+            f'| what, by {"instructions" if counted else "time"} | is | goal | met or not, and why |',
+            '| --- | ---: | ---: | --- |',
+        ]
         parts.append('\n'.join([*rows, *goals]))
     return '\n\n'.join(parts) + '\n'
 
@@ -144,40 +160,41 @@ def _goals(goals: Goals, found: Mapping[tuple[str, int], Measured], counted: Cou
         ('a run after 1,000 turns, fork / base', 'history', 1_000, 'fork', goals.history),
     ]
     for what, workload, size, side, goal in wanted:
+        why = 'lifecycle' if (workload, side) == ('run', 'lifecycle') else workload
         if counted:
             sides = counted.get((workload, size), {})
             if {side, 'base'} <= sides.keys():
-                yield _goal(what, sides[side] / sides['base'], goal)
+                yield _goal(what, why, sides[side] / sides['base'], goal)
         elif (one := found.get((workload, size))) and {side, 'base'} <= one.rounds.keys():
             ratios = one.ratios(side, one, 'base')
-            yield _goal(what, median(ratios), goal, _spread(ratios))
+            yield _goal(what, why, median(ratios), goal, _spread(ratios))
     if not counted:
         return
     for size, goal in goals.factory.items():
         if 'fork' in (sides := counted.get(('factory', size), {})):
-            yield _goal(
-                f'a run with a factory / the run before, {size} tools', sides['fork'] / goals.run_then[size], goal
-            )
+            what = f'a run with a factory / the run before, {size} tools'
+            yield _goal(what, 'factory', sides['fork'] / goals.run_then[size], goal)
     copy, run = counted.get(('copy', 15), {}), counted.get(('run', 15), {})
     if 'fork' in copy and 'fork' in run:
         more = copy['fork'] - run['fork']
-        yield _goal(
-            'a run with a copy, more than without', more, goals.copy, *(f'{n / 1e6:+.2f} M' for n in (more, goals.copy))
-        )
+        shown = (f'{number / 1e6:+.2f} M' for number in (more, goals.copy))
+        yield _goal('a run with a copy, more than without', 'copy', more, goals.copy, *shown)
     for size in (15, 150):
         scope, copy = counted.get(('scope', size), {}), counted.get(('copy', size), {})
         if 'fork' in copy and 'fork' in scope:
-            yield _goal(f'a run in a scope / with a copy, {size} tools', scope['fork'] / copy['fork'], goals.scope)
+            what = f'a run in a scope / with a copy, {size} tools'
+            yield _goal(what, 'scope', scope['fork'] / copy['fork'], goals.scope)
 
 
 def _memory(goals: Goals, found: Mapping[tuple[str, int], Measured]) -> Iterator[str]:
     if live := found.get((MEMORY, 1_000)):
         ratios = live.ratios('fork', live, 'base')
-        yield _goal('memory of a live run, fork / base', median(ratios), goals.memory, _spread(ratios))
+        yield _goal('memory of a live run, fork / base', MEMORY, median(ratios), goals.memory, _spread(ratios))
 
 
-def _goal(what: str, value: float, goal: float, shown: str | None = None, aim: str | None = None) -> str:
-    return f'| {what} | {shown or f"{value:.3f}"} | ≤ {aim or goal} | {"met" if value <= goal else "not met"} |'
+def _goal(what: str, why: str, value: float, goal: float, shown: str | None = None, aim: str | None = None) -> str:
+    judged = 'met' if value <= goal else f'not met: {REASONS[why]}'
+    return f'| {what} | {shown or f"{value:.3f}"} | ≤ {aim or goal} | {judged} |'
 
 
 def _spread(ratios: Sequence[float]) -> str:

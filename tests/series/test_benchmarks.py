@@ -25,7 +25,7 @@ def test_report_ratio_is_of_rounds_in_turn() -> None:
     report = write('2.68.0', '3.12', {'tools': [of_run]})
 
     assert '| run | 15 | 20 ms | 10 ms | 0.50 [0.50–0.50] |' in report
-    assert '| a run, fork / base, 15 tools | 0.50 [0.50–0.50] | ≤ 0.42 | not met |' in report
+    assert '| a run, fork / base, 15 tools | 0.50 [0.50–0.50] | ≤ 0.42 | not met: what is left' in report
 
 
 def test_report_goal_that_is_not_reached_is_not_met() -> None:
@@ -33,8 +33,8 @@ def test_report_goal_that_is_not_reached_is_not_met() -> None:
 
     report = write('1.26.0', '3.12', {'tools': [of_run]})
 
-    assert '| a run, lifecycle patches only / base, 15 tools | 1.10 [1.10–1.10] | ≤ 1.02 | not met |' in report
-    assert '| a run, fork / base, 15 tools | 1.00 [1.00–1.00] | ≤ 0.34 | not met |' in report
+    assert '| a run, lifecycle patches only / base, 15 tools | 1.10 [1.10–1.10] | ≤ 1.02 | not met: each copy' in report
+    assert '| a run, fork / base, 15 tools | 1.00 [1.00–1.00] | ≤ 0.34 | not met: what is left' in report
 
 
 def test_report_judges_by_instructions_where_they_were_counted() -> None:
@@ -44,9 +44,9 @@ def test_report_judges_by_instructions_where_they_were_counted() -> None:
     report = write('2.68.0', '3.12', {'tools': [of_run]}, counted)
 
     assert '| run | 15 | 20.00 M | 20.20 M | 10.00 M | 0.500 |' in report
-    assert '| a run, fork / base, 15 tools | 0.500 | ≤ 0.42 | not met |' in report
+    assert '| a run, fork / base, 15 tools | 0.500 | ≤ 0.42 | not met: what is left' in report
     assert '| a run, lifecycle patches only / base, 15 tools | 1.010 | ≤ 1.02 | met |' in report
-    assert '| what, by instructions | is | goal | |' in report
+    assert '| what, by instructions | is | goal | met or not, and why |' in report
 
 
 def test_report_compares_a_factory_with_the_run_that_its_goal_was_set_for() -> None:
@@ -55,7 +55,7 @@ def test_report_compares_a_factory_with_the_run_that_its_goal_was_set_for() -> N
     )
 
     assert '| a run with a factory / the run before, 15 tools | 1.400 | ≤ 1.42 | met |' in report
-    assert '| a run with a factory / the run before, 150 tools | 3.000 | ≤ 2.1 | not met |' in report
+    assert '| a run with a factory / the run before, 150 tools | 3.000 | ≤ 2.1 | not met: each tool' in report
 
 
 def test_report_says_how_much_a_copy_costs_more() -> None:
@@ -67,7 +67,7 @@ def test_report_says_how_much_a_copy_costs_more() -> None:
 def test_report_compares_a_run_in_a_scope_with_one_that_has_a_copy() -> None:
     report = write('2.68.0', '3.12', {}, {('scope', 15): {'fork': 12.3e6}, ('copy', 15): {'fork': 12e6}})
 
-    assert '| a run in a scope / with a copy, 15 tools | 1.025 | ≤ 1.005 | not met |' in report
+    assert '| a run in a scope / with a copy, 15 tools | 1.025 | ≤ 1.005 | not met: the run asks' in report
 
 
 def test_totals_are_read_in_the_order_of_the_marks(tmp_path: Path) -> None:
