@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 parser.error(f'Python {version} is none that {" or ".join(line.name for line in lines)} supports')
         planned: Plan = {} if options.fork else plan_tool(rest, slow=options.checks)
         for line in lines:
-            planned |= plan_line(line, _choose(options), options.python, rest)
+            planned |= plan_line(line, _choose(options), options.python, rest, slow=options.checks)
         if options.checks:
             planned |= {part.title: part for part in plan_checks(lines)}
     except (SeriesError, ForkError) as error:
@@ -114,8 +114,12 @@ def plan_tool(rest: Sequence[str] = (), *, slow: bool = False) -> Plan:
     return planned if slow else {**planned, 'the slow tests of the tool and the docs': SLOW}
 
 
-def plan_line(line: Line, choose: Choose, asked: Sequence[str] | None = None, rest: Sequence[str] = ()) -> Plan:
+def plan_line(
+    line: Line, choose: Choose, asked: Sequence[str] | None = None, rest: Sequence[str] = (), *, slow: bool = False
+) -> Plan:
     """Plan the tests of a line on what is chosen of the Python versions that were asked for, or that it supports.
+
+    What only chance finds is looked for longer on the newest of them if `slow`.
 
     Raises:
         NoWheelError: The fork isn't built.
@@ -137,8 +141,7 @@ def plan_line(line: Line, choose: Choose, asked: Sequence[str] | None = None, re
             continue
         folders = ['-n', 'auto', '--dist', 'worksteal', 'tests/fork', *others]
         part = _plan_part(title, folders, [wheel], line, version, python, rest)
-        # What only chance finds is looked for on the newest.
-        planned[title] = part if version == newest else replace(part, variables=short)
+        planned[title] = part if slow and version == newest else replace(part, variables=short)
     parts = {
         'engines': ('in the durable engines', 'tests/fork/engines', [f'{wheel}{ENGINES}', *overrides(line)]),
         'examples': ('in the examples', 'tests/fork/examples', examples_need(line)),

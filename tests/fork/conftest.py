@@ -26,7 +26,7 @@ with warnings.catch_warnings():
 PROFILES = {
     # The same examples each time, few enough for a minute.
     'ci': settings(derandomize=True, max_examples=800, print_blob=True),
-    # The first of them, on a Python that isn't the newest.
+    # The first of them, for `make test`, and in CI on a Python that isn't the newest.
     'short': settings(derandomize=True, max_examples=200, print_blob=True),
     # Others each time: `HYPOTHESIS_PROFILE=thorough`, and `--hypothesis-seed=N` to see the same again.
     'thorough': settings(max_examples=5_000, print_blob=True),
