@@ -126,7 +126,7 @@ def smolagents(number: int) -> Call:
 
         def __init__(self, name: str) -> None:
             self.name = name
-            super().__init__()
+            package.Tool.__init__(self)
 
         def forward(self, value: int, text: str = 'nothing') -> str:
             return text
