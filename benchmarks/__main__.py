@@ -19,6 +19,7 @@ from benchmarks.instructions import COUNTS, Counted, can_count, count
 from benchmarks.plan import MEMORY, PEERS, PLANS, Point
 from benchmarks.report import Measured, write
 from benchmarks.sides import Place, prepare, prepare_peers, start
+from docs.shown import show_again
 from pydantic_ai_slim.hatch_build import ForkError
 from series.errors import SeriesError
 from series.line import find_line
@@ -84,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             results.mkdir(exist_ok=True)
             (results / f'{line.name}.md').write_text(report)
             draw(measured['growth'], results / f'{line.name}.svg')
+            show_again(ROOT / 'docs' / 'performance.md')
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1

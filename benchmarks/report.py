@@ -95,8 +95,14 @@ def write(line: str, python: str, measured: Mapping[str, Sequence[Measured]], co
         measured: What was measured, by the part of the plan that it belongs to.
         counted: The instructions that were counted, if they could be. Goals are judged by them then.
     """
+    # The first of equal points is the one that others were measured in turn with.
+    found: dict[tuple[str, int], Measured] = {}
+    for one in (one for of_part in measured.values() for one in of_part):
+        found.setdefault((one.point.workload, one.point.size), one)
     parts = [
-        f'Line {line}, Python {python}. A ratio is the median of those of all rounds, with their middle half in brackets.'
+        *_takeaway(found, counted or {}),
+        f'![How the time of a run grows on {line}]({line}.svg)',
+        f'Line {line}, Python {python}. A ratio is the median of those of all rounds, with their middle half in brackets.',
     ]
     for title, of_part in measured.items():
         if title == 'peers':
@@ -111,10 +117,6 @@ def write(line: str, python: str, measured: Mapping[str, Sequence[Measured]], co
             '| --- | ---: | ---: | ---: | ---: | ---: |',
         ]
         parts.append('\n'.join([*rows, *starmap(_counted, counted.items())]))
-    # The first of equal points is the one that others were measured in turn with.
-    found: dict[tuple[str, int], Measured] = {}
-    for one in (one for of_part in measured.values() for one in of_part):
-        found.setdefault((one.point.workload, one.point.size), one)
     if (aims := GOALS.get(line)) and (goals := [*_goals(aims, found, counted), *_memory(aims, found)]):
         rows = [
             f'| what, by {"instructions" if counted else "time"} | is | goal | met or not, and why |',
@@ -122,6 +124,19 @@ def write(line: str, python: str, measured: Mapping[str, Sequence[Measured]], co
         ]
         parts.append('\n'.join([*rows, *goals]))
     return '\n\n'.join(parts) + '\n'
+
+
+def _takeaway(found: Mapping[tuple[str, int], Measured], counted: Counted) -> Iterator[str]:
+    """Yield a sentence that says what the chart and the tables come to."""
+    counts = [counted.get(('run', size), {}) for size in (15, 150)]
+    times = [found.get(('run', size)) for size in (15, 150)]
+    if all({'base', 'fork'} <= sides.keys() for sides in counts):
+        of, ratios = 'instructions', [sides['fork'] / sides['base'] for sides in counts]
+    else:
+        of, ratios = 'time', [median(one.ratios('fork', one, 'base')) for one in times if one and 'base' in one.rounds]
+    if len(ratios) == len(times):
+        few, many = (f'{ratio:.0%}' for ratio in ratios)
+        yield f"**A run takes {few} of the base's {of} with 15 tools, and {many} with 150.**"
 
 
 def _row(one: Measured) -> str:

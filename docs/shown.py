@@ -43,6 +43,15 @@ def fill(page: Path, source: Source) -> str:
     return SHOWN.sub(one, page.read_text('utf-8'))
 
 
+def show_again(page: Path) -> None:
+    """Write a page with what it shows of files as they are now.
+
+    Raises:
+        ValueError: It shows what is not there.
+    """
+    page.write_text(fill(page, show_file), 'utf-8')
+
+
 def show_file(page: Path, what: str) -> str | None:
     """Return a file of this repository, or the section of it after the colon: code in a block, and Markdown as it is.
 

@@ -14,8 +14,6 @@ from docs import outputs, shown
 from series.postgres import NoPostgresError, find_postgres
 
 ROOT = Path(__file__).parents[2]
-INCLUDE = {ROOT / 'docs' / name for name in ('endurance.md', 'performance.md')}
-"""Pages with tables that only the site has."""
 PAGES = shown.written_pages()
 OUTPUTS = [
     (page, what)
@@ -62,8 +60,7 @@ def test_pages_that_are_read_without_the_site_include_nothing_and_link_to_files(
     for page in PAGES + [page for folder in (ROOT / 'docs').glob('[0-9]*') for page in folder.rglob('*.md')]:
         # Code, in which brackets are not links
         text = re.sub(r'^```.*?^```$|`[^`\n]*`', '', page.read_text('utf-8'), flags=re.DOTALL | re.MULTILINE)
-        included = [line for line in text.splitlines() if line.startswith('--8<-- "')]
-        wrong += [f'{page.name}: {line}' for line in included if page not in INCLUDE]
+        wrong += [f'{page.name}: {line}' for line in text.splitlines() if line.startswith('--8<-- "')]
         for target in re.findall(r'\]\((?![a-z]+:)([^)#\s]+)', text):
             if not (page.parent / target).exists():
                 wrong.append(f'{page.name}: {target}')

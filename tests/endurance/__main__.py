@@ -9,6 +9,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
+from docs.shown import show_again
 from pydantic_ai_slim.hatch_build import ForkError
 from series.environments import built_wheel, line_python, make_environment, overrides
 from series.errors import SeriesError
@@ -46,6 +47,8 @@ def _endure(line: Line, rest: Sequence[str]) -> bool:
         env=os.environ | {'CI': 'true'},  # with which the tests that need PostgreSQL fail without it
         check=False,
     )
+    if not rest:
+        show_again(ROOT / 'docs' / 'endurance.md')
     return done.returncode == 0
 
 

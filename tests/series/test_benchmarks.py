@@ -49,6 +49,18 @@ def test_report_judges_by_instructions_where_they_were_counted() -> None:
     assert '| what, by instructions | is | goal | met or not, and why |' in report
 
 
+def test_report_begins_with_what_to_take_away() -> None:
+    sizes = {15: [0.006], 150: [0.003]}
+    of_runs = [measured('run', size, base=[0.010], fork=fork) for size, fork in sizes.items()]
+    counted = {('run', size): {'base': 20e6, 'fork': fork} for size, fork in [(15, 10e6), (150, 5e6)]}
+
+    by_time = write('2.68.0', '3.12', {'tools': of_runs})
+    by_instructions = write('2.68.0', '3.12', {'tools': of_runs}, counted)
+
+    assert by_time.startswith("**A run takes 60% of the base's time with 15 tools, and 30% with 150.**")
+    assert by_instructions.startswith("**A run takes 50% of the base's instructions with 15 tools, and 25% with 150.**")
+
+
 def test_report_compares_a_factory_with_the_run_that_its_goal_was_set_for() -> None:
     report = write(
         '1.26.0', '3.12', {}, {('factory', 15): {'fork': 4.34e6 * 1.4}, ('factory', 150): {'fork': 11.02e6 * 3}}
