@@ -57,8 +57,9 @@ def run_all(parts: Sequence[Part], at_once: int = AT_ONCE) -> dict[str, str]:
         parts: The parts.
         at_once: How many of them run at once.
     """
-    # pytest-xdist's own variable, for `-n auto`
-    share = {'PYTEST_XDIST_AUTO_NUM_WORKERS': str(max(1, (os.cpu_count() or 1) // min(at_once, len(parts) or 1)))}
+    # pytest-xdist's own variable, for `-n auto`. A single worker would only add what it takes to talk with it.
+    workers = (os.cpu_count() or 1) // min(at_once, len(parts) or 1)
+    share = {'PYTEST_XDIST_AUTO_NUM_WORKERS': str(workers if workers > 1 else 0)}
     results: dict[str, str] = {}
     if at_once == 1 or len(parts) < 2:
         for part in parts:

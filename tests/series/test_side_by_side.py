@@ -87,6 +87,11 @@ def test_parts_share_the_processors(
     run_all([part('alone', show, tmp_path)])
     assert 'workers: 8\n' in capfd.readouterr().out
 
+    # pytest runs the tests itself, as with `-n 0`.
+    monkeypatch.setattr('os.cpu_count', lambda: 2)
+    run_all([part(str(number), show, tmp_path) for number in range(2)])
+    assert capfd.readouterr().out.count('workers: 0\n') == 2
+
 
 def test_parts_that_take_long_are_named_with_how_far_their_tests_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
