@@ -1,4 +1,4 @@
-"""Each test runs for every line that has a wheel in `dist/`, and skips with a message where it can't; in CI it fails there."""
+"""Each test runs for every line that has a wheel in `dist/`, or for the newest, and skips with a message where it can't; in CI it fails there."""
 
 from __future__ import annotations
 

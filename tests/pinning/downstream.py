@@ -12,14 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from series.environments import built_wheel
-from series.line import Line
+from series.line import Line, find_line
 from tests.pinning import page
 from tests.pinning.index import Index
 
 PROBE = Path(__file__).with_name('probe.py')
 ANOTHER = 'pydantic-ai-todo'
 """A package of someone else with a toolset. The index has releases of it for each line."""
+
+newest_line = pytest.mark.parametrize('line', [find_line(Path(__file__).parents[2]).name], indirect=True)
+"""For what takes long and doesn't depend on the line: that each line's wheel can be pinned is tried with pip and uv."""
 
 # What the user's own configuration may hold that belongs to another project
 FOREIGN = ('HATCH_', 'POETRY_', 'VIRTUAL_ENV', 'PYTHON', 'UV_PROJECT', 'UV_PYTHON', 'CONDA_')

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tests.pinning.downstream import ANOTHER, Downstream
+from tests.pinning.downstream import ANOTHER, Downstream, newest_line
 
 
+@newest_line
 def test_pip_compile_locks_the_fork_with_its_hash(downstream: Downstream) -> None:
     # In the project's environment, as it compiles for the interpreter that it runs on.
     downstream.make_environment(downstream.tool('pip-tools'))

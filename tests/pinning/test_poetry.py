@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tests.pinning.downstream import ANOTHER, Downstream
+from tests.pinning.downstream import ANOTHER, Downstream, newest_line
 
 
+@newest_line
 def test_poetry_adds_the_fork_to_a_project_on_the_base_and_goes_back(downstream: Downstream) -> None:
     evals = downstream.evals
     base = f'pydantic-ai-slim=={downstream.line.base}'

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pinning.downstream import ANOTHER, Downstream
+from tests.pinning.downstream import ANOTHER, Downstream, newest_line
 from tests.pinning.test_hatch import BUILD
 
 ROOT = Path(__file__).parents[2]
@@ -74,6 +74,7 @@ def test_uv_sources_cover_the_packages_that_need_the_base(pinned: Downstream) ->
     assert ('name = "pydantic-ai"\n' in lock) == ('pydantic-ai' in pinned.companions)
 
 
+@newest_line
 def test_hatch_builds_the_fork_once_addresses_are_allowed(pinned: Downstream) -> None:
     pinned.write(pinned.text(TABLE, 0), BUILD, require=[ANOTHER])
     refused = pinned.attempt('hatch', 'run', 'python', '--version')
@@ -85,6 +86,7 @@ def test_hatch_builds_the_fork_once_addresses_are_allowed(pinned: Downstream) ->
     pinned.has_fork('openai', ANOTHER)
 
 
+@newest_line
 def test_poetry_builds_the_fork_while_it_locks(pinned: Downstream) -> None:
     pinned.write(pinned.text(TABLE, 3), pinned.own_source(), require=[ANOTHER, *pinned.evals.values()])
     pinned.make_poetry_environment()
