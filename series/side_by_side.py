@@ -22,7 +22,7 @@ from series.progress import heartbeat
 
 PASSED, FAILED, EMPTY = 'passed', 'FAILED', 'no test was selected'
 
-AT_ONCE = 2
+AT_ONCE = 3
 """How many parts run at once unless somebody says otherwise. Each takes its share of the processors."""
 
 

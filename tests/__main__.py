@@ -29,7 +29,7 @@ LEFT_OUT = 'left out; `make test ARGS=--every` tests it'
 SLOW = 'left out; `make test ARGS=--checks` runs them'
 NO_PYTHON = f'{FAILED}, since this machine has no Python that it supports'
 
-_SECONDS = {'engines': 80, 'examples': 70, 'endurance': 30, 'harness': 10}
+_SECONDS = {'engines': 180, 'examples': 120, 'endurance': 30, 'harness': 10}
 """How long parts take, about, that aren't for one version of Python."""
 
 Choose = Callable[[list[str]], list[str]]
