@@ -48,8 +48,8 @@ extract: $(READY) ## write the tree's commits back to patches/LINE
 	@$(TOOL) -m series extract $(LINE)
 
 .PHONY: verify
-verify: $(READY) ## import and test the package after every single patch, and check the messages
-	@$(TOOL) -m series verify $(LINE)
+verify: $(READY) ## import and test the package after every single patch, and check the messages; ARGS=--in-order for the series only
+	@$(TOOL) -m series verify $(LINE) $(ARGS)
 
 .PHONY: build
 build: $(READY) ## build the wheel into dist/

@@ -109,7 +109,7 @@ def _extract(options: Namespace, report: Report) -> str:
 
 def _verify(options: Namespace, report: Report) -> str:
     line = _line(options)
-    found = verify(line, report)
+    found = verify(line, report, in_order=options.in_order)
     listed = [f'`{line.show(verified.patch)}`: {verified.tests} tests and examples pass' for verified in found]
     return '\n'.join([*listed, f'The {len(found)} patches on {line.name} are in order.'])
 
@@ -317,6 +317,15 @@ def _add_nothing(parser: ArgumentParser) -> None:
     """For a verb that handles all lines."""
 
 
+def _add_verify(parser: ArgumentParser) -> None:
+    _add_line(parser)
+    parser.add_argument(
+        '--in-order',
+        action='store_true',
+        help='test a patch on all before it only, and not once more on those that it needs',
+    )
+
+
 def _add_rebase(parser: ArgumentParser) -> None:
     _add_line(parser)
     parser.add_argument('--onto', metavar='VERSION', help='the release of upstream for the new line')
@@ -398,7 +407,9 @@ class _Verb:
 _VERBS = {
     'apply': _Verb('make the tree `build/LINE`: the base, then one commit per patch', _apply),
     'extract': _Verb("write the tree's commits back to `patches/LINE`", _extract),
-    'verify': _Verb('check the messages, and import and test the package after every single patch', _verify),
+    'verify': _Verb(
+        'check the messages, and import and test the package after every single patch', _verify, _add_verify
+    ),
     'build': _Verb('build the wheel into `dist/`', _build),
     'release': _Verb(
         'build the wheels of all lines twice, and write a release to `dist/release`', _release, _add_nothing

@@ -71,7 +71,13 @@ def upstream_environment(line: Line) -> Path:
         return made
 
 
-def verify(line: Line, report: Report, environment: Callable[[Line], Path] = upstream_environment) -> list[Verified]:
+def verify(
+    line: Line,
+    report: Report,
+    environment: Callable[[Line], Path] = upstream_environment,
+    *,
+    in_order: bool = False,
+) -> list[Verified]:
     """Apply a series to the base, in a folder that is thrown away, and check it after every patch.
 
     Checked are the message, the paths, that `ruff` with upstream's settings finds nothing in them that it doesn't find
@@ -84,6 +90,7 @@ def verify(line: Line, report: Report, environment: Callable[[Line], Path] = ups
         line: The line.
         report: Is told of each step.
         environment: Makes the interpreter that imports and tests are run with.
+        in_order: Whether to import and test a patch on all before it only. On what it needs it has to apply even so.
 
     Returns:
         The patches, with the numbers of tests that passed.
@@ -102,6 +109,8 @@ def verify(line: Line, report: Report, environment: Callable[[Line], Path] = ups
         git = clone(base, folder / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
         found, checks = _plan(git, line.patches, report)
+        if in_order:
+            checks = [check for check in checks if check.in_order]
         patched = patched_digest(git)
         _run_all(checks, git, python, folder, report)
     if found and patched != line.patched and not any(verified.faults for verified in found):
@@ -201,7 +210,7 @@ def _run_all(checks: list[_Check], git: Git, python: Path, folder: Path, report:
             pool.shutdown(cancel_futures=True)
     failed: set[Path] = set()
     for check in checks:
-        if not check.where and check.unneeded is None:
+        if check.in_order:
             check.verified.tests += check.tests
             if check.faults:
                 failed.add(check.verified.patch)
@@ -256,9 +265,14 @@ class _Check:
     tests: int = 0
 
     @property
+    def in_order(self) -> bool:
+        """Whether the commit stands on all patches before it."""
+        return not self.where and self.unneeded is None
+
+    @property
     def plain(self) -> bool:
         """Whether it is about what the patch itself carries, on all patches before it."""
-        return not self.where and self.unneeded is None and not self.last
+        return self.in_order and not self.last
 
 
 class _Stack:

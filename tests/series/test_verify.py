@@ -58,9 +58,9 @@ def write(line: Line, user: User, *commits: tuple[str, dict[str, str | bytes]]) 
     shutil.rmtree(line.tree)
 
 
-def check(line: Line, report: Report = quiet) -> list[Verified]:
+def check(line: Line, report: Report = quiet, *, in_order: bool = False) -> list[Verified]:
     now = find_line(line.root, line.name)
-    return verify(replace(line, patched=now.patched), report, lambda _: Path(sys.executable))
+    return verify(replace(line, patched=now.patched), report, lambda _: Path(sys.executable), in_order=in_order)
 
 
 def faults(line: Line) -> list[str]:
@@ -315,6 +315,8 @@ def test_verify_of_a_patch_that_does_not_name_what_its_text_stands_on_says_so(li
     ((fault,),) = error.value.faults.values()
     assert fault.problem == 'It does not apply on the base alone. Name in a `Needs:` trailer what it needs besides.'
     assert f'error: patch failed: {TOOLS}:' in fault.words
+    with pytest.raises(VerifyError, match='It does not apply on the base alone'):
+        check(line, in_order=True)
 
 
 def test_verify_of_a_patch_that_does_not_name_what_it_uses_shows_what_fails(line: Line, user: User) -> None:
@@ -324,6 +326,18 @@ def test_verify_of_a_patch_that_does_not_name_what_it_uses_shows_what_fails(line
     ((fault,),) = error.value.faults.values()
     assert fault.problem == 'The tests in `tests/test_use.py` fail after it, on the base alone.'
     assert 'cannot import name' in fault.words
+
+
+def test_verify_in_order_tests_each_patch_on_those_before_it_only(line: Line, user: User) -> None:
+    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT), (MESSAGE.format('Use `subtract()`'), USE))
+
+    steps: list[tuple[str, int, int | None]] = []
+
+    found = check(line, lambda step, done=0, of=None: steps.append((step, done, of)), in_order=True)
+
+    assert [verified.faults for verified in found] == [[]] * 2
+    # The two, and all of them
+    assert steps[-1] == ('Verifying the patches', 3, 3)
 
 
 def test_verify_of_a_patch_that_needs_more_than_it_names_says_on_what_it_fails(line: Line, user: User) -> None:
