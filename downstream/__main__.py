@@ -70,8 +70,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def plan(projects: Sequence[Project], lines: Sequence[Line], rest: Sequence[str] = ()) -> list[Part]:
-    """Plan the tests of projects on lines, and on their bases where that is to be."""
-    return [_plan_part(project, line, side, rest) for project in projects for line in lines for side in project.on]
+    """Plan the tests of projects on lines, and on the base of the newest of them where that is to be."""
+    return [
+        _plan_part(project, line, side, rest)
+        for project in projects
+        for line in lines
+        for side in project.on
+        if side == 'fork' or line == lines[-1]
+    ]
 
 
 def find_projects(name: str | None = None) -> list[Project]:

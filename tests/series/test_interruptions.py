@@ -244,41 +244,37 @@ def check_whole(checkout: Checkout, before: Checkout, after: Checkout) -> None:
         assert found in (old[name], made), name
 
 
-def test_verb_that_is_killed_loses_nothing(case: tuple[Checkout, list[str]]) -> None:
+def check_finished(checkout: Checkout, verb: list[str], after: Checkout, where: str) -> None:
+    """Run the command again, and check that all is there and nothing else."""
+    finish(checkout, verb)
+    assert (where, checkout.units()) == (where, after.units())
+    assert (where, checkout.commits()) == (where, after.commits())
+    assert (where, checkout.left()) == (where, [])
+
+
+# One test, since what it takes to count the steps and renames is most of it.
+def test_verb_that_is_killed_or_fails_at_a_rename_loses_nothing(case: tuple[Checkout, list[str]]) -> None:
     before, verb = case
     after = before.copy('after')
     counted = after.run('count', 0, 0, *verb)
     assert counted.returncode == 0, counted.stderr
-    steps = int(counted.stdout.split()[-2])
+    steps, renames = map(int, counted.stdout.split()[-2:])
+    assert renames
     for number in range(KILLS):
         at = 1 + (2 * number + 1) * steps // (2 * KILLS)
         # Half of them while git is at work.
         delay = 0 if number % 2 else 1 + 7 * number % 30
-        checkout = before.copy('killed')
+        checkout = before.copy('interrupted')
         done = checkout.run('kill', at, delay, *verb)
         where = f'killed at step {at} of {steps}, {delay} ms later'
         assert done.returncode in (-9, 0), f'{where}: {done.stderr}'
         check_whole(checkout, before, after)
-        finish(checkout, verb)
-        assert (where, checkout.units()) == (where, after.units())
-        assert (where, checkout.commits()) == (where, after.commits())
-        assert (where, checkout.left()) == (where, [])
-
-
-def test_verb_that_fails_at_a_rename_loses_nothing(case: tuple[Checkout, list[str]]) -> None:
-    before, verb = case
-    after = before.copy('after')
-    counted = after.run('count', 0, 0, *verb)
-    renames = int(counted.stdout.split()[-1])
-    assert renames
-    # A few of them, unless it is the long version.
-    chosen = range(1, renames + 1) if KILLS >= 50 else sorted({1, 1 + renames // 2, renames})
-    for at in chosen:
-        checkout = before.copy('failed')
+        check_finished(checkout, verb, after, where)
+    # Two of them, unless it is the long version; before the first, nothing has happened.
+    for at in range(1, renames + 1) if KILLS >= 50 else sorted({1 + renames // 2, renames}):
+        checkout = before.copy('interrupted')
         done = checkout.run('fault', at, 0, *verb)
-        assert (done.returncode, 'Traceback' in done.stderr) == (1, False), f'rename {at} of {renames}: {done.stderr}'
+        where = f'failed at rename {at} of {renames}'
+        assert (done.returncode, 'Traceback' in done.stderr) == (1, False), f'{where}: {done.stderr}'
         check_whole(checkout, before, after)
-        finish(checkout, verb)
-        assert (at, checkout.units()) == (at, after.units())
-        assert (at, checkout.commits()) == (at, after.commits())
-        assert (at, checkout.left()) == (at, [])
+        check_finished(checkout, verb, after, where)
