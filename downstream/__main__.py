@@ -160,7 +160,7 @@ def _plan_part(project: Project, line: Line, side: str, rest: Sequence[str]) -> 
         return [str(inside), '-I', '-m', 'pytest', 'tests', *rest]
 
     title = f'{project.name} on {line.version if side == "fork" else f"the base {line.base}"}'
-    return Part(title, command, project.folder)
+    return Part(title, command, project.folder, seconds=60)
 
 
 if __name__ == '__main__':
