@@ -109,7 +109,10 @@ def _extract(options: Namespace, report: Report) -> str:
 
 def _verify(options: Namespace, report: Report) -> str:
     line = _line(options)
-    found = verify(line, report, in_order=options.in_order)
+    found = verify(line, report, together=options.together)
+    if options.together:
+        tests = sum(verified.tests for verified in found)
+        return f'The {len(found)} patches on {line.name} are in order, and together {tests} tests and examples pass.'
     listed = [f'`{line.show(verified.patch)}`: {verified.tests} tests and examples pass' for verified in found]
     return '\n'.join([*listed, f'The {len(found)} patches on {line.name} are in order.'])
 
@@ -320,9 +323,9 @@ def _add_nothing(parser: ArgumentParser) -> None:
 def _add_verify(parser: ArgumentParser) -> None:
     _add_line(parser)
     parser.add_argument(
-        '--in-order',
+        '--together',
         action='store_true',
-        help='test a patch on all before it only, and not once more on those that it needs',
+        help='test the patches together, after the last, and not each on those before it and on those that it needs',
     )
 
 

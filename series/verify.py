@@ -76,7 +76,7 @@ def verify(
     report: Report,
     environment: Callable[[Line], Path] = upstream_environment,
     *,
-    in_order: bool = False,
+    together: bool = False,
 ) -> list[Verified]:
     """Apply a series to the base, in a folder that is thrown away, and check it after every patch.
 
@@ -90,7 +90,7 @@ def verify(
         line: The line.
         report: Is told of each step.
         environment: Makes the interpreter that imports and tests are run with.
-        in_order: Whether to import and test a patch on all before it only. On what it needs it has to apply even so.
+        together: Whether to import and test the patches together only, after the last. On what it needs each has to apply even so.
 
     Returns:
         The patches, with the numbers of tests that passed.
@@ -109,8 +109,10 @@ def verify(
         git = clone(base, folder / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
         found, checks = _plan(git, line.patches, report)
-        if in_order:
+        if together:
             checks = [check for check in checks if check.in_order]
+            for check in checks:
+                check.tested = check.commit == checks[-1].commit
         patched = patched_digest(git)
         _run_all(checks, git, python, folder, report)
     if found and patched != line.patched and not any(verified.faults for verified in found):
@@ -261,6 +263,8 @@ class _Check:
     """The patch that the commit lacks, and without which something must fail."""
     last: bool = False
     """Whether it is about what all other patches carry."""
+    tested: bool = True
+    """Whether it is imported and tested, or only read by ruff."""
     faults: list[Fault] = field(default_factory=list[Fault])
     tests: int = 0
 
@@ -314,6 +318,8 @@ class _Run:
         """Ask ruff, run the tests and examples, as far as they are there, and import the package where that says more."""
         if check.plain:
             self._lint(check)
+        if not check.tested:
+            return
         self._check_out(check.commit)
         # `tests/test_examples.py` takes this one for a sign that every extra is installed. Our pages and docstrings need
         # no more than `tests.in` holds.

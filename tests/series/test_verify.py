@@ -58,9 +58,9 @@ def write(line: Line, user: User, *commits: tuple[str, dict[str, str | bytes]]) 
     shutil.rmtree(line.tree)
 
 
-def check(line: Line, report: Report = quiet, *, in_order: bool = False) -> list[Verified]:
+def check(line: Line, report: Report = quiet, *, together: bool = False) -> list[Verified]:
     now = find_line(line.root, line.name)
-    return verify(replace(line, patched=now.patched), report, lambda _: Path(sys.executable), in_order=in_order)
+    return verify(replace(line, patched=now.patched), report, lambda _: Path(sys.executable), together=together)
 
 
 def faults(line: Line) -> list[str]:
@@ -316,7 +316,7 @@ def test_verify_of_a_patch_that_does_not_name_what_its_text_stands_on_says_so(li
     assert fault.problem == 'It does not apply on the base alone. Name in a `Needs:` trailer what it needs besides.'
     assert f'error: patch failed: {TOOLS}:' in fault.words
     with pytest.raises(VerifyError, match='It does not apply on the base alone'):
-        check(line, in_order=True)
+        check(line, together=True)
 
 
 def test_verify_of_a_patch_that_does_not_name_what_it_uses_shows_what_fails(line: Line, user: User) -> None:
@@ -328,16 +328,15 @@ def test_verify_of_a_patch_that_does_not_name_what_it_uses_shows_what_fails(line
     assert 'cannot import name' in fault.words
 
 
-def test_verify_in_order_tests_each_patch_on_those_before_it_only(line: Line, user: User) -> None:
-    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT), (MESSAGE.format('Use `subtract()`'), USE))
+def test_verify_together_tests_the_patches_once_after_the_last(line: Line, user: User) -> None:
+    write(line, user, (MESSAGE.format('Use `subtract()`'), USE), (MESSAGE.format('Add `subtract()`'), SUBTRACT))
 
-    steps: list[tuple[str, int, int | None]] = []
-
-    found = check(line, lambda step, done=0, of=None: steps.append((step, done, of)), in_order=True)
+    found = check(line, together=True)
 
     assert [verified.faults for verified in found] == [[]] * 2
-    # The two, and all of them
-    assert steps[-1] == ('Verifying the patches', 3, 3)
+    assert sum(verified.tests for verified in found) == 3, 'two tests and an example'
+    with pytest.raises(VerifyError):
+        check(line)
 
 
 def test_verify_of_a_patch_that_needs_more_than_it_names_says_on_what_it_fails(line: Line, user: User) -> None:
@@ -383,7 +382,8 @@ def test_verify_of_a_patch_in_which_ruff_finds_more_names_place_and_rule(line: L
     assert found.words == 'tests/test_subtract.py:6: F841 Local variable `x` is assigned to but never used'
 
 
-def test_verify_blames_a_patch_for_no_finding_of_the_one_before(line: Line, user: User) -> None:
+@pytest.mark.parametrize('together', [False, True])
+def test_verify_blames_a_patch_for_no_finding_of_the_one_before(line: Line, user: User, together: bool) -> None:
     test = f'{SUBTRACT["tests/test_subtract.py"]}    x = 1\n'
     write(
         line,
@@ -392,6 +392,6 @@ def test_verify_blames_a_patch_for_no_finding_of_the_one_before(line: Line, user
         (MESSAGE.format('Test `subtract()` more'), {'tests/test_subtract.py': f'"""Tests."""\n\n{test}'}),
     )
     with pytest.raises(VerifyError) as error:
-        check(line)
+        check(line, together=together)
     blamed = [patch for patch, found in error.value.faults.items() for fault in found if '`ruff`' in fault.problem]
     assert blamed == [line.show(line.patches[0])]
