@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 
 from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
 from series import tree, upstream_tests
@@ -193,21 +194,22 @@ def _run_all(checks: list[_Check], git: Git, python: Path, folder: Path, report:
     for number in range(workers):
         runs.put(_Run(clone(git.folder, folder / f'checkout-{number}', 'HEAD'), python, folder))
 
+    steps = _Steps(len(checks), report)
+
     def run(check: _Check) -> None:
         worker = runs.get()
         try:
-            worker.run(check)
+            worker.run(check, lambda step: steps.begin(check, step))
         finally:
+            steps.end(check)
             runs.put(worker)
 
-    report('Verifying the patches', 0, len(checks))
     with ThreadPoolExecutor(workers) as pool:
         # What takes longest comes first, so that no processor waits for it in the end.
         waiting = [pool.submit(run, check) for check in sorted(checks, key=lambda check: -len(check.paths))]
         try:
-            for done, finished in enumerate(as_completed(waiting), 1):
+            for finished in as_completed(waiting):
                 finished.result()
-                report('Verifying the patches', done, len(checks))
         finally:
             pool.shutdown(cancel_futures=True)
     failed: set[Path] = set()
@@ -274,9 +276,44 @@ class _Check:
         return not self.where and self.unneeded is None
 
     @property
+    def name(self) -> str:
+        """What is checked, for the user to read."""
+        if self.last:
+            return 'what all patches carry, after the last'
+        without = f' without `{self.unneeded.name}`' if self.unneeded else ''
+        return f'`{self.verified.patch.name}`{self.where}{without}'
+
+    @property
     def plain(self) -> bool:
         """Whether it is about what the patch itself carries, on all patches before it."""
         return self.in_order and not self.last
+
+
+class _Steps:
+    """Tells what the processors are at: the check that began first, which is what one waits for, and how many go on beside it."""
+
+    def __init__(self, of: int, report: Report) -> None:
+        self._of = of
+        self._report = report
+        self._lock = Lock()
+        self._now: dict[int, str] = {}
+        self._done = 0
+
+    def begin(self, check: _Check, step: str) -> None:
+        with self._lock:
+            self._now[id(check)] = f'{step} {check.name}'
+            self._tell()
+
+    def end(self, check: _Check) -> None:
+        with self._lock:
+            self._now.pop(id(check), None)
+            self._done += 1
+            self._tell()
+
+    def _tell(self) -> None:
+        first, *others = [*self._now.values(), 'Verifying the patches']
+        beside = f', and {len(others) - 1} more' if len(others) > 1 else ''
+        self._report(f'{first}{beside}', self._done, self._of)
 
 
 class _Stack:
@@ -314,12 +351,14 @@ class _Run:
     folder: Path
     """For what the tests need outside of the checkout."""
 
-    def run(self, check: _Check) -> None:
+    def run(self, check: _Check, begin: Callable[[str], None]) -> None:
         """Ask ruff, run the tests and examples, as far as they are there, and import the package where that says more."""
         if check.plain:
+            begin('Asking ruff about')
             self._lint(check)
         if not check.tested:
             return
+        begin('Testing')
         self._check_out(check.commit)
         # `tests/test_examples.py` takes this one for a sign that every extra is installed. Our pages and docstrings need
         # no more than `tests.in` holds.
@@ -327,6 +366,7 @@ class _Run:
         found = self._test(check)
         # What all patches carry is tested on a commit that is imported for the last patch already.
         if not check.last and (found or not check.tests):
+            begin('Importing the package after')
             found = self._import_package(check) or found
         if check.unneeded:
             fault = Fault(

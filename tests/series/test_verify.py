@@ -80,7 +80,10 @@ def test_verify_of_a_package_that_is_not_pinned_says_so(line: Line, user: User) 
     ]
 
 
-def test_verify_of_a_good_series_counts_its_tests(line: Line, user: User) -> None:
+def test_verify_of_a_good_series_counts_its_tests_and_names_patch_and_step(
+    line: Line, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr('series.verify.os.cpu_count', lambda: 1)
     more = 'from pydantic_ai import add\n\n\ndef test_more():\n    assert add(2, 2) == 4\n\n\ndef test_most():\n    assert add(3, 3) == 6\n'
     write(
         line,
@@ -100,9 +103,28 @@ def test_verify_of_a_good_series_counts_its_tests(line: Line, user: User) -> Non
         ('Checking the base out', 0, None),
         ('Applying `0001-Add-subtract.patch`', 0, 2),
         ('Applying `0002-Test-add-more.patch`', 1, 2),
-        # Each after those before it, all after the last, and the second on the base.
-        *(('Verifying the patches', done, 4) for done in range(5)),
+        # Each after those before it, the second on the base, and all after the last.
+        ('Asking ruff about `0001-Add-subtract.patch`', 0, 4),
+        ('Testing `0001-Add-subtract.patch`', 0, 4),
+        ('Verifying the patches', 1, 4),
+        ('Testing what all patches carry, after the last', 1, 4),
+        ('Verifying the patches', 2, 4),
+        ('Asking ruff about `0002-Test-add-more.patch`', 2, 4),
+        ('Testing `0002-Test-add-more.patch`', 2, 4),
+        ('Verifying the patches', 3, 4),
+        ('Testing `0002-Test-add-more.patch`, on the base alone', 3, 4),
+        ('Verifying the patches', 4, 4),
     ]
+
+
+def test_verify_of_several_at_once_names_the_one_that_began_first(
+    line: Line, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr('series.verify.os.cpu_count', lambda: 2)
+    write(line, user, *((MESSAGE.format(f'Add {name}'), {f'docs/{name}.md': f'# {name}\n'}) for name in ('one', 'two')))
+    steps: list[str] = []
+    check(line, lambda step, done=0, of=None: steps.append(step))
+    assert any(re.fullmatch(r'\w.* `000\d-Add-\w+.patch`.*, and 1 more', step) for step in steps)
 
 
 def test_verify_on_a_release_without_tests_runs_the_tests_of_the_patches(uncached: Line, user: User) -> None:
