@@ -155,7 +155,7 @@ def check_hooks() -> None:
     """
     if os.environ.get('HATCH_BUILD_NO_HOOKS') in ('true', '1'):
         raise UnsupportedBuildError(
-            'The fork can not be built without hooks, since a hook applies the patches. Unset the environment variable '
+            'The fork cannot be built without hooks, since a hook applies the patches. Unset the environment variable '
             '`HATCH_BUILD_NO_HOOKS`, or leave the option for that out, and build again.'
         )
 
@@ -533,7 +533,7 @@ def apply_patches(patches: Iterable[Path], tree: Path) -> None:
 
     Args:
         patches: The patch files, in order.
-        tree: A folder with what `copy_package()` made. It is changed also when a later patch fails.
+        tree: A folder with what `copy_package()` made. It is changed even if a later patch fails.
 
     Raises:
         GitMissingError: `git` isn't there or doesn't start.

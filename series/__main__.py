@@ -24,7 +24,7 @@ from series.apply import apply
 from series.branch import branch
 from series.build import build
 from series.carry import Carried, abort_carry, carry, continue_carry, other_line
-from series.errors import CloneError, DifferenceError, RebaseError, ReviewError, SeriesError
+from series.errors import CloneError, DifferenceError, NoPatchError, RebaseError, ReviewError, SeriesError
 from series.extract import extract
 from series.line import Line, find_line, find_lines, line_names
 from series.locks import INSTALLS, RESOLUTIONS, write_locks
@@ -186,7 +186,7 @@ def _carried(carried: Carried) -> str:
         for subject in subjects
     ]
     todo = (
-        f'Melt them into their patches with `git -C {folder} rebase --interactive --autosquash {tree.BASE}`, and run '
+        f'Fold them into their patches with `git -C {folder} rebase --interactive --autosquash {tree.BASE}`, and run '
         f'`{line.make("extract")}`.'
     )
     return '\n'.join([f'The fixups in `{folder}`:', *listed, *([todo] if carried.carried else [])])
@@ -254,6 +254,11 @@ _STYLES = {
 
 
 def _branch(options: Namespace, report: Report) -> str:
+    if not (options.number or '').isdecimal():
+        raise NoPatchError(
+            'There is no number that says which patch the branch is for.',
+            'Name one, as in `python -m series branch 1 --clone ../pydantic-ai` (`make branch N=1 CLONE=../pydantic-ai`).',
+        )
     if options.clone is None:
         raise CloneError(
             'There is no clone of upstream to make the branch in.',
@@ -262,7 +267,7 @@ def _branch(options: Namespace, report: Report) -> str:
     line = _line(options)
     made = branch(
         line,
-        options.number,
+        int(options.number),
         options.clone,
         report,
         onto=options.onto,
@@ -371,7 +376,8 @@ def _add_status(parser: ArgumentParser) -> None:
 
 
 def _add_branch(parser: ArgumentParser) -> None:
-    parser.add_argument('number', metavar='N', type=int, help="the patch's number")
+    # Not required and no `int`, so that what is missing is said as it is of the clone.
+    parser.add_argument('number', metavar='N', nargs='?', help="the patch's number, which is needed")
     _add_line(parser)
     parser.add_argument('--clone', metavar='DIR', type=Path, help='your clone of upstream, which is needed')
     parser.add_argument(

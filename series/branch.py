@@ -136,7 +136,7 @@ def _refuse(folder: Path, name: str) -> Git:
     if found is None or found.returncode or not found.stdout.strip():
         raise CloneError(
             f'The folder `{folder}` is no clone of upstream: it is not a git repository with a work tree.',
-            'Clone pydantic-ai with `git clone`, and name its folder with `--clone`.',
+            'Clone pydantic-ai with `git clone`, and name its folder with `--clone DIR` (`CLONE=DIR`).',
             words(found) if found else '',
         )
     git = Git(Path(found.stdout.decode('utf-8', 'surrogateescape').rstrip('\n')), user_environment())
@@ -156,11 +156,14 @@ def _refuse(folder: Path, name: str) -> Git:
             changes,
         )
     if git.attempt('check-ref-format', '--branch', name).returncode:
-        raise CloneError(f'{name!r} can not be the name of a branch.', 'Name another with `--name`.')
+        raise CloneError(
+            f'{name!r} cannot be the name of a branch.', 'Name another with `--name BRANCH` (`ARGS="--name BRANCH"`).'
+        )
     if git.has(f'refs/heads/{name}'):
         raise CloneError(
             f'The clone `{folder}` has a branch `{name}` already.',
-            f'Name another with `--name`, or delete that one with `git -C {folder} branch --delete --force {name}`.',
+            f'Name another with `--name BRANCH` (`ARGS="--name BRANCH"`), or delete that one with `git -C {folder} branch --delete '
+            f'--force {name}`.',
         )
     return git
 
@@ -174,7 +177,7 @@ def _target(git: Git, revision: str, *, tagged: bool) -> str:
         raise CloneError(
             f'The clone `{git.folder}` has no {"tag" if tagged else "revision"} `{revision}`.',
             f'Get it with `git -C {git.folder} fetch --tags URL`, where URL is that of upstream, or name another with '
-            f'`--onto`, then run the same command again.',
+            f'`--onto REV` (`ONTO=REV`), then run the same command again.',
         )
     if not _is_upstream(git, found):
         raise _no_upstream(git, revision)
@@ -188,7 +191,7 @@ def _is_upstream(git: Git, revision: str) -> bool:
 def _no_upstream(git: Git, revision: str) -> CloneError:
     return CloneError(
         f'The repository `{git.folder}` is no clone of upstream: `{revision}` has no `{UPSTREAM_FOLDER}/{PACKAGE}`.',
-        'Name the folder of a clone of pydantic-ai with `--clone`.',
+        'Name the folder of a clone of pydantic-ai with `--clone DIR` (`CLONE=DIR`).',
     )
 
 
@@ -236,13 +239,13 @@ def _merge(git: Git, line: Line, patch: Path, onto: str | None, number: int) -> 
         return
     conflicts = sorted(unmerged(git)) or misfits(words(done))
     remedy = (
-        f'Make the branch on the tag, with the same command without `--onto`; then `git -C {git.folder} rebase --onto '
+        f'Make the branch on the tag, with the same command without `--onto` (`ONTO=`); then `git -C {git.folder} rebase --onto '
         f'{onto} v{line.name}` stops at each conflict, which you resolve with git as any other.'
         if onto
         else f"`{line.make('verify')}` checks that it applies to the release. If it does, the clone's tag `v{line.name}` isn't upstream's."
     )
     raise ApplyError(
-        f'The patch `{line.show(patch)}` can not be merged with {_where(line, onto)}: there are conflicts in '
+        f'The patch `{line.show(patch)}` cannot be merged with {_where(line, onto)}: there are conflicts in '
         f'{", ".join(f"`{file}`" for file in conflicts)}. The clone `{git.folder}` is as it was.',
         remedy,
         words(done),

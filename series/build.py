@@ -95,7 +95,7 @@ def _error(line: Line, output: str) -> BuildError:
         return BuildError(f'The wheel of {line.version} was not built.', said[1].strip())
     if network.unreachable(output):
         return BuildError(
-            f'The wheel of {line.version} was not built: the package index can not be reached, and what it is built of is not '
+            f'The wheel of {line.version} was not built: the package index cannot be reached, and what it is built of is not '
             f'on this machine yet.',
             f"Check the connection and uv's configuration, then run `{line.make('build')}` again.",
             output,

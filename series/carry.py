@@ -224,7 +224,7 @@ def other_line(root: Path, line: Line, to: str | None) -> Line:
 
 
 def _fixups(line: Line) -> list[tuple[str, str]]:
-    """Return the commits of a tree that wait to be melted into a patch, with their subjects, in order.
+    """Return the commits of a tree that wait to be folded into a patch, with their subjects, in order.
 
     Raises:
         CarryError: There is none.
@@ -241,7 +241,7 @@ def _fixups(line: Line) -> list[tuple[str, str]]:
         raise CarryError(
             f'There is nothing to carry: the tree `{folder}` has no fixups.',
             f'Commit the change with `git -C {folder} commit --fixup COMMIT`, where COMMIT is that of the patch, and run '
-            f'`{line.make("carry")}` before you melt it in with `git rebase --autosquash`.',
+            f'`{line.make("carry")}` before you fold it in with `git rebase --autosquash`.',
         )
     return fixups
 

@@ -90,7 +90,7 @@ class OfflineError(DownloadError):
 
     def __init__(self, wanted: str, words: str) -> None:
         super().__init__(
-            f'The package index can not be reached, and {wanted} is not on this machine yet.',
+            f'The package index cannot be reached, and {wanted} is not on this machine yet.',
             'Check the connection and the configuration of pip (`pip config list`) and uv, then run the same command again.',
             words,
         )

@@ -132,7 +132,7 @@ def refuse_no_series(line: Line, command: str, known: Sequence[Path]) -> int:
         elif marks := left_marks(git, [f'{revision}^!'], subject, known):
             faults.append(f'`{subject}` has conflict marks in {", ".join(f"`{place}`" for place in marks)}.')
         if subject.startswith(('fixup! ', 'squash! ', 'amend! ')):
-            faults.append(f'`{subject}` still waits to be melted into the commit that it belongs to.')
+            faults.append(f'`{subject}` still waits to be folded into the commit that it belongs to.')
     if faults:
         listed = '\n'.join(f'- {fault}' for fault in faults)
         raise ExtractError(

@@ -46,7 +46,7 @@ def _run(*command: str) -> None:
         check=False,
     )
     if done.returncode:
-        why = ': the package index can not be reached' if unreachable(done.stdout) else ''
+        why = ': the package index cannot be reached' if unreachable(done.stdout) else ''
         raise SeriesError(
             f'The tool environment `{TOOL}` was not made{why}.',
             "Check the connection and pip's configuration (`pip config list`), then run the same command again."

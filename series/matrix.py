@@ -174,7 +174,7 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
     if line.tests is None and tests.clone is None:
         raise MatrixError(
             f"The line {line.name} comes without upstream's tests, so there is nothing to compare.",
-            "Name a clone of upstream that has them, with `--tests DIR`, at the release's tag.",
+            'Name a clone of upstream that has them, at the release\'s tag, with `--tests DIR` (`ARGS="--tests DIR"`).',
         )
     folder = line.root / 'build' / 'matrix' / line.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -187,7 +187,7 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
     if all(result.comparison is None for result in results):
         raise MatrixError(
             f'No cell was run: {results[0].skipped}.' if results else 'No cell was named.',
-            f'Install one of Python {", ".join(line.python)}, or name one that is here with `--python`.',
+            f'Install one of Python {", ".join(line.python)}, or name one that is here with `--python VERSION` (`PYTHON=VERSION`).',
         )
     remarks = [] if url else ['PostgreSQL is not installed, so the tests of DBOS ran on SQLite.']
     if _temporal() is None:
@@ -257,7 +257,7 @@ def _put(upstream: Path, git: Git) -> None:
     if not (upstream / 'tests').is_dir() or source.attempt('rev-parse', 'HEAD').returncode:
         raise MatrixError(
             f'`{upstream}` is not a clone of upstream: it has no folder `tests`, or is no git repository.',
-            'Name the root of a clone with `--tests DIR`.',
+            'Name the root of a clone with `--tests DIR` (`ARGS="--tests DIR"`).',
         )
     git.run('rm', '-r', '--quiet', '--', ':/', f':!/{UPSTREAM_FOLDER}')
     # Also what isn't committed there, but nothing that its `.gitignore` keeps out.
@@ -353,7 +353,8 @@ class _Runner:
         base, fork = (sides[side].run() for side in SIDES)
         if not base and not fork:
             raise NoTestsError(
-                f"Upstream's tests have none that were asked for ({cell}).", 'Name others with `--only` and `-k`.'
+                f"Upstream's tests have none that were asked for ({cell}).",
+                'Name others with `--only` and `-k`, in `ARGS` of make.',
             )
         again = self._run_again(cell, sides, compare(base, fork))
         return CellResult(cell, compare(base, fork, again), sum(side.results.seconds for side in sides.values()))

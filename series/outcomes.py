@@ -61,7 +61,7 @@ class Compared:
 
     @property
     def stands(self) -> bool:
-        """Whether its outcome differs also when the test runs alone.
+        """Whether its outcome also differs when the test runs alone.
 
         It does if one of the two, alone, shows an outcome that the other has never shown. So what fails only under load is
         no difference, what fails now and then on both isn't one either, and what fails now and then on the fork alone is.

@@ -97,7 +97,7 @@ def _line_of(line: Line, revision: str, folder: Path) -> Line:
         raise ReviewError(
             f'There is no line `{line.name}` in `{revision}`.',
             f'It has {", ".join(f"`{name}`" for name in lines) or "no lines"}. Name a later revision, or compare two lines with '
-            f'`--against LINE`.',
+            f'`--against LINE` (`ARGS="--against LINE"`).',
         )
     (target := folder / line.name).mkdir()
     for name in names:

@@ -122,7 +122,7 @@ async def test_b23_metadata_for_what_was_not_asked_is_refused_by_id(two_runs: bo
 
 
 async def test_b23_metadata_of_the_requests_can_be_returned_as_it_is():
-    """Also when some of the calls are left over, whose metadata is then the caller's."""
+    """Even if some of the calls are left over, whose metadata is then the caller's."""
     tools = Tools()
     handler = Handler(lambda requests: DeferredToolResults(approvals={'delete': True}, metadata=requests.metadata))
     result = await agent_of(tools, ['write', 'delete', 'send'], output_type=OUTPUTS).run(

@@ -60,7 +60,7 @@ async def test_b28_a_child_without_one_that_cannot_return_calls_is_refused():
 
 
 async def test_b28_a_child_uses_its_own():
-    """Also when the parent has none to pass on."""
+    """Even if the parent has none to pass on."""
     own, of_parent = Handler(approve), Handler(answer_none)
     child = agent_of(Tools(), ['delete'], deferred_tool_handler=own)
     assert await run(delegating(child, ['keep']), deferred_tool_handler=of_parent) == 'all done'

@@ -70,7 +70,7 @@ def companions(line: Line, managers: Path) -> Mapping[str, str]:
         return not subprocess.run(command, input=requirement, text=True, capture_output=True, check=False).returncode
 
     if not has(f'pydantic-ai-slim==={line.base}'):
-        skip(f'The package index can not be reached, or has no `pydantic-ai-slim` {line.base}.')
+        skip(f'The package index cannot be reached, or has no `pydantic-ai-slim` {line.base}.')
     wanted = {name: f'{name}=={line.base}' for name in ('pydantic-ai', 'pydantic-evals')}
     return {name: requirement for name, requirement in wanted.items() if has(requirement)}
 

@@ -42,7 +42,7 @@ def shut_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tm
         'PIP_NO_CACHE_DIR': '1',
         'UV_NO_CONFIG': '1',
         'UV_OFFLINE': '1',
-        # Whatever does not heed the above reaches nobody.
+        # What ignores the above reaches nobody.
         'ALL_PROXY': 'http://127.0.0.1:9',
         'HTTPS_PROXY': 'http://127.0.0.1:9',
     }

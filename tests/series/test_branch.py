@@ -333,8 +333,9 @@ def test_branch_refuses_a_clone_that_lacks_the_tag_with_what_gets_it(series: Lin
 
 def test_branch_refuses_a_folder_that_is_no_repository(series: Line, tmp_path: Path) -> None:
     for folder in (tmp_path / 'missing', tmp_path / 'home'):
-        with pytest.raises(CloneError, match='is no clone of upstream: it is not a git repository'):
+        with pytest.raises(CloneError, match='is no clone of upstream: it is not a git repository') as error:
             branch(series, 1, folder, quiet)
+        assert '`CLONE=DIR`' in error.value.remedy
 
 
 def test_branch_refuses_a_user_whom_git_does_not_know(
@@ -354,7 +355,7 @@ def test_branch_refuses_a_number_or_a_name_that_cannot_be(series: Line, clone: U
         with pytest.raises(NoPatchError, match=f'There is no patch {number} in `patches/1.0.0`, which has 4.') as error:
             make(series, clone, number)
         assert '0004-Use-subtract.patch' in error.value.words
-    with pytest.raises(CloneError, match='can not be the name of a branch'):
+    with pytest.raises(CloneError, match='cannot be the name of a branch'):
         make(series, clone, name='a..b')
 
 
@@ -434,7 +435,7 @@ def test_branch_of_a_merge_with_conflicts_names_them_and_leaves_the_clone_as_it_
         make(series, clone, onto='main', three_way=True)
 
     assert error.value.problem == (
-        'The patch `patches/1.0.0/0002-Add-subtract.patch` can not be merged with `main`: there are conflicts in '
+        'The patch `patches/1.0.0/0002-Add-subtract.patch` cannot be merged with `main`: there are conflicts in '
         f'`{TOOLS}`. The clone `{clone.tree}` is as it was.'
     )
     assert f'git -C {clone.tree} rebase --onto main v1.0.0' in error.value.remedy

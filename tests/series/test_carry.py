@@ -182,7 +182,7 @@ def test_carry_without_fixups_is_refused(line: Line, to: Line) -> None:
     assert str(error.value) == (
         'There is nothing to carry: the tree `build/1.0.0` has no fixups.\n'
         'Commit the change with `git -C build/1.0.0 commit --fixup COMMIT`, where COMMIT is that of the patch, and run '
-        '`make carry LINE=1.0.0` before you melt it in with `git rebase --autosquash`.'
+        '`make carry LINE=1.0.0` before you fold it in with `git rebase --autosquash`.'
     )
     assert state(to) == before
 
@@ -376,7 +376,7 @@ def test_carry_says_what_to_do_next(
         '- fixup! Add letters\n'
         '- fixup! Swap the summands (skipped)\n'
         '- fixup! Add 1.0.0 (left out, since there is no such patch)\n'
-        'Melt them into their patches with `git -C build/1.1.0 rebase --interactive --autosquash refs/series/base`, and '
+        'Fold them into their patches with `git -C build/1.1.0 rebase --interactive --autosquash refs/series/base`, and '
         'run `make extract LINE=1.1.0`.\n'
     )
     assert 'error: No carry is under way.\nStart one with `make carry LINE=...`.\n' in shown.err

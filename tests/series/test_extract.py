@@ -370,8 +370,8 @@ def test_extract_of_what_is_no_series_names_everything_at_once(series: Line, use
     assert sorted(faults) == [
         '- `Merge the side` is a merge, which no patch can hold.',
         '- `Start the tests again` changes nothing.',
-        '- `fixup! Add one` still waits to be melted into the commit that it belongs to.',
-        '- `squash! Add two` still waits to be melted into the commit that it belongs to.',
+        '- `fixup! Add one` still waits to be folded into the commit that it belongs to.',
+        '- `squash! Add two` still waits to be folded into the commit that it belongs to.',
     ]
     assert last == (
         'Put them in order with `git -C build/1.0.0 rebase --interactive --autosquash refs/series/base`, then run '

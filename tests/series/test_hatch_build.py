@@ -604,7 +604,7 @@ def test_line_without_the_digest_of_the_patched_package_is_refused(patched: Path
 def test_build_without_hooks_is_refused(patched: Path, base: Path, tmp_path: Path, variable: str) -> None:
     """It was a wheel of the fork with nothing in it."""
     message = (
-        'UnsupportedBuildError: The fork can not be built without hooks, since a hook applies the patches. Unset the '
+        'UnsupportedBuildError: The fork cannot be built without hooks, since a hook applies the patches. Unset the '
         'environment variable `HATCH_BUILD_NO_HOOKS`, or leave the option for that out, and build again.'
     )
     assert_refused(patched, base, tmp_path, message, HATCH_BUILD_NO_HOOKS=variable)

@@ -165,6 +165,15 @@ def test_python_m_series_runs_in_a_process_of_its_own(line: Line, tmp_path: Path
     )
 
 
+@pytest.mark.parametrize('named', [[], ['1.0.0']])
+def test_main_branch_without_a_number_names_the_argument_and_the_variable(run: Run, named: list[str]) -> None:
+    said = (
+        'error: There is no number that says which patch the branch is for.\n'
+        'Name one, as in `python -m series branch 1 --clone ../pydantic-ai` (`make branch N=1 CLONE=../pydantic-ai`).\n'
+    )
+    assert run('branch', *named, '--clone', '.') == (1, '', said)
+
+
 def test_main_branch_without_a_clone_names_the_option_and_the_variable(
     line: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -405,7 +405,7 @@ def test_matrix_runs_only_what_is_chosen(line: Line, upstream: Upstream) -> None
     with pytest.raises(NoTestsError) as error:
         run(line, Tests(clone, ('tests/gone.py',)))
     assert str(error.value) == (
-        "Upstream's tests have none that were asked for (Python 3.12, all, highest).\nName others with `--only` and `-k`."
+        "Upstream's tests have none that were asked for (Python 3.12, all, highest).\nName others with `--only` and `-k`, in `ARGS` of make."
     )
 
 
@@ -437,7 +437,7 @@ def test_matrix_on_what_is_no_clone_of_upstream_is_refused(line: Line, tmp_path:
         run(line, Tests(folder))
     assert str(error.value) == (
         f'`{folder}` is not a clone of upstream: it has no folder `tests`, or is no git repository.\n'
-        'Name the root of a clone with `--tests DIR`.'
+        'Name the root of a clone with `--tests DIR` (`ARGS="--tests DIR"`).'
     )
 
 
@@ -445,7 +445,9 @@ def test_matrix_of_a_line_without_upstreams_tests_needs_a_clone(line: Line) -> N
     bare = replace(line, tests=None)
     with pytest.raises(MatrixError) as error:
         run(bare)
-    assert error.value.remedy == "Name a clone of upstream that has them, with `--tests DIR`, at the release's tag."
+    assert error.value.remedy == (
+        'Name a clone of upstream that has them, at the release\'s tag, with `--tests DIR` (`ARGS="--tests DIR"`).'
+    )
 
 
 def test_matrix_of_a_series_that_does_not_apply_is_refused(renamed: Line) -> None:
@@ -479,7 +481,7 @@ def test_matrix_without_an_interpreter_skips_the_cell(line: Line) -> None:
         matrix(line, cells[1:], Tests(), quiet, prepare_one)
     assert str(error.value) == (
         'No cell was run: this machine has no Python 3.99.\n'
-        'Install one of Python 3.12, or name one that is here with `--python`.'
+        'Install one of Python 3.12, or name one that is here with `--python VERSION` (`PYTHON=VERSION`).'
     )
 
 

@@ -36,7 +36,7 @@ def test_apply_without_a_network_says_so(uncached: Line, monkeypatch: pytest.Mon
     with pytest.raises(OfflineError) as error:
         apply(uncached, quiet)
     assert f'{error.value.problem}\n{error.value.remedy}' == (
-        'The package index can not be reached, and `pydantic-ai-slim===1.0.0` is not on this machine yet.\n'
+        'The package index cannot be reached, and `pydantic-ai-slim===1.0.0` is not on this machine yet.\n'
         'Check the connection and the configuration of pip (`pip config list`) and uv, then run the same command again.'
     )
     assert not error.value.unlisted
@@ -49,17 +49,17 @@ def test_build_without_a_network_says_so(buildable: Line, monkeypatch: pytest.Mo
     with pytest.raises(BuildError) as error:
         build(buildable, quiet)
     assert f'{error.value.problem}\n{error.value.remedy}' == (
-        'The wheel of 1.0.0+lifecycle.1 was not built: the package index can not be reached, and what it is built of is not on '
+        'The wheel of 1.0.0+lifecycle.1 was not built: the package index cannot be reached, and what it is built of is not on '
         "this machine yet.\nCheck the connection and uv's configuration, then run `make build LINE=1.0.0` again."
     )
     assert 'failed after 1 retry in' in error.value.words
 
 
 def test_environments_and_releases_without_a_network_say_so(tmp_path: Path) -> None:
-    with pytest.raises(OfflineError, match='The package index can not be reached, and what the environment') as error:
+    with pytest.raises(OfflineError, match='The package index cannot be reached, and what the environment') as error:
         make_environment(tmp_path / 'environment', Path(sys.executable), ['six'])
     assert 'failed after 1 retry in' in error.value.words
-    with pytest.raises(DownloadError, match='The package index can not be reached, and what it knows of `six`'):
+    with pytest.raises(DownloadError, match='The package index cannot be reached, and what it knows of `six`'):
         find_release('six')
 
 
@@ -69,7 +69,7 @@ def test_tool_environment_without_a_network_says_so(tmp_path: Path) -> None:
     done = make(checkout)
     assert done.returncode
     assert (
-        'error: The tool environment `build/tool` was not made: the package index can not be reached.\n'
+        'error: The tool environment `build/tool` was not made: the package index cannot be reached.\n'
         "Check the connection and pip's configuration (`pip config list`), then run the same command again.\n"
     ) in done.stderr
     assert done.stderr.count('connection broken by') == 1

@@ -133,7 +133,7 @@ def test_review_of_a_revision_without_the_line_refuses(series: Line) -> None:
         review(find_line(series.root, '1.1.0'), 'HEAD', quiet)
     assert str(error.value) == (
         'There is no line `1.1.0` in `HEAD`.\n'
-        'It has `1.0.0`. Name a later revision, or compare two lines with `--against LINE`.'
+        'It has `1.0.0`. Name a later revision, or compare two lines with `--against LINE` (`ARGS="--against LINE"`).'
     )
 
 

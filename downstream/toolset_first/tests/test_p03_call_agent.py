@@ -50,7 +50,7 @@ async def test_p03_too_deep_names_depth_limit_caller_and_callee() -> None:
     found = error.value
     assert (found.depth, found.limit, found.caller, found.callee) == (3, 3, 'again', 'again')
     assert str(found) == (
-        "'again', at depth 3, can not call 'again': the limit is 3. If that is meant to be so deep, raise `max_depth`."
+        "'again', at depth 3, cannot call 'again': the limit is 3. If that is meant to be so deep, raise `max_depth`."
     )
 
 

@@ -66,7 +66,7 @@ async def test_p04_main_that_requires_approval_is_refused() -> None:
         return FunctionToolset[Any]([Tool[Any](_echo, name='main', requires_approval=True)])
 
     for factory in (build, build_declared):
-        with pytest.raises(EntryError, match="`main` of the entry 'start' can not need approval"):
+        with pytest.raises(EntryError, match="`main` of the entry 'start' cannot need approval"):
             await Runtime().run_entry(EntrySpec(ToolsetSpec(factory=factory), 'start'), 'Go')
 
 

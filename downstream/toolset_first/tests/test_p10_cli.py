@@ -117,7 +117,7 @@ def test_p10_max_depth_and_model_are_passed_on(write: Write, run: Run) -> None:
     )
     done = run('run', folder, 'Go', '--max-depth', '2')
     assert done.exit_code == 1
-    assert done.stderr.splitlines()[-1].startswith("error: 'deep', at depth 2, can not call 'deep': the limit is 2.")
+    assert done.stderr.splitlines()[-1].startswith("error: 'deep', at depth 2, cannot call 'deep': the limit is 2.")
     unknown = run('run', folder, 'Go', '--model', 'nowhere:x')
     assert unknown.exit_code == 1
     assert 'nowhere' in unknown.stderr

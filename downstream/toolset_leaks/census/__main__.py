@@ -89,7 +89,7 @@ def drive(package: str, subjects: list[Subject], folder: Path, python: Path) -> 
             check=False,
         )
         if done.returncode not in (0, 1):
-            raise CensusError(f'`{subject.name}` can not be driven. Correct it in `subjects.py`.\n{done.stderr}')
+            raise CensusError(f'`{subject.name}` cannot be driven. Correct it in `subjects.py`.\n{done.stderr}')
         report = json.loads(done.stdout)
         results[subject.name] = {
             'package': package,

@@ -201,8 +201,8 @@ def test_command_ends_what_takes_too_long(command: Command):
 @pytest.mark.parametrize(
     ('target', 'message'),
     [
-        ('agents:missing', '`agents:missing` can not be found'),
-        ('nowhere:agent', '`nowhere:agent` can not be found'),
+        ('agents:missing', '`agents:missing` cannot be found'),
+        ('nowhere:agent', '`nowhere:agent` cannot be found'),
         ('agents:number', '`agents:number` is no agent, nor a function that returns one, but a int.'),
     ],
 )

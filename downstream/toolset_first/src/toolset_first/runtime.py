@@ -45,7 +45,7 @@ class DepthError(ToolsetFirstError):
 
     def __init__(self, depth: int, limit: int, caller: str, callee: str) -> None:
         super().__init__(
-            f'{caller!r}, at depth {depth}, can not call {callee!r}: the limit is {limit}. If that is meant to be so '
+            f'{caller!r}, at depth {depth}, cannot call {callee!r}: the limit is {limit}. If that is meant to be so '
             'deep, raise `max_depth`.'
         )
         self.depth, self.limit, self.caller, self.callee = depth, limit, caller, callee

@@ -146,7 +146,7 @@ class CallScope:
             raise self._no_approval() from error
 
     def _no_approval(self) -> EntryError:
-        return EntryError(f'`main` of the entry {self.entry.name!r} can not need approval, since a user calls it.')
+        return EntryError(f'`main` of the entry {self.entry.name!r} cannot need approval, since a user calls it.')
 
     def _context(self, tool: str | None = None) -> RunContext[Any]:
         return RunContext[Any](deps=self.runtime, model=NULL_MODEL, usage=self.runtime.usage, tool_name=tool)

@@ -74,7 +74,7 @@ def assert_no_leak(agent: Agent[Any, Any], **options: Any) -> None:
 
 
 def _in_thread(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run it in an event loop of its own, also when the caller is inside of one."""
+    """Run it in an event loop of its own, even if the caller is inside of one."""
     errors: list[BaseException] = []
 
     def target() -> None:

@@ -129,7 +129,7 @@ def find(name: str) -> Any:
         for part in path.split('.'):
             value = getattr(value, part)
     except (ImportError, AttributeError) as error:
-        raise LookupError(f'`{name}` can not be found: {error}. Write it as `package.module:agent`.') from error
+        raise LookupError(f'`{name}` cannot be found: {error}. Write it as `package.module:agent`.') from error
     return value
 
 
