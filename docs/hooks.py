@@ -10,6 +10,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any, cast
 
 import griffe
@@ -21,6 +22,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.plugins import event_priority, get_plugin_logger
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 from mkdocs_autorefs import AutorefsPlugin
 
@@ -112,6 +114,8 @@ FIRST = [
     for name in (
         'toolsets.AbstractToolset',
         'toolsets.per_run',
+        'toolsets.ToolsetScope',
+        'toolsets.ToolsetScopePool',
         'toolsets.describe_lifecycle',
         'tools.RunContext',
         'tools.DeferredToolHandler',
@@ -120,6 +124,9 @@ FIRST = [
     )
 ]
 """What people use most, with which the page of the API begins."""
+
+QUIET = 4
+"""For how many seconds the build says nothing of where it is."""
 
 NEW_PARAMETERS = '| Class | Methods | New parameter |\n| --- | --- | --- |\n'
 
@@ -180,6 +187,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for page in find_pages(line):
             content = line_page(line, page)
             files.append(File.generated(config, f'{line}/{page.name}', content=content))
+        log.info(f'Reading the API of {line}')
         base, fork = read_apis(line)
         for paths in base.paths.values():
             if url := _upstream_url(_preferred(paths)):
@@ -259,6 +267,7 @@ def _alike(block: str) -> str:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Name what proves the contract, and warn of references to what only another line has, which autorefs would take."""
+    say_where(page)
     line = page.file.src_uri.partition('/')[0]
     for reference in re.findall(r'\]\[(pydantic_ai[\w.]*)\]', markdown):
         if line in KNOWN and reference not in KNOWN[line]:
@@ -267,6 +276,22 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     markdown = re.sub(r'^( *)```console$', r'\1```bash', markdown, flags=re.MULTILINE)
     markdown = markdown.replace('](../CHANGELOG.md', '](changelog.md')  # which the site has among its pages
     return contract_page(markdown) if page.file.src_uri == 'contract.md' else markdown
+
+
+def on_page_context(context: Any, page: Page, config: MkDocsConfig, nav: Navigation) -> None:
+    """Say where the build is, while pages are written."""
+    say_where(page)
+
+
+_said = monotonic()
+
+
+def say_where(page: Page) -> None:
+    """Say which page is being built, if nothing was said for a while: all of them take half a minute."""
+    global _said
+    if monotonic() - _said > QUIET:
+        log.info(f"Building '{page.file.src_uri}'")
+        _said = monotonic()
 
 
 class UpstreamLinks(Extension):
@@ -336,8 +361,20 @@ def added(base: Api, fork: Api) -> list[tuple[str, list[str]]]:
         if parent in base.paths and fork.objects[parent].is_class:
             members[parent].append(member)
     whole = {name for name in new if name.rpartition('.')[0] not in new and name.rpartition('.')[0] not in members}
-    found = [(_preferred(fork.paths[name]), sorted(members.get(name, ()))) for name in whole | members.keys()]
-    return sorted(found, key=lambda each: (FIRST.index(each[0]) if each[0] in FIRST else len(FIRST), each[0]))
+    found = [(_preferred(fork.paths[name]), _as_written(fork, name, members[name])) for name in whole | members.keys()]
+    return sorted(found, key=_rank)
+
+
+def _as_written(api: Api, owner: str, members: list[str]) -> list[str]:
+    """Return the names of members in the order of the source, which begins with what is declared."""
+    return sorted(members, key=lambda member: (api.objects[f'{owner}.{member}'].lineno or 0, member))
+
+
+def _rank(each: tuple[str, list[str]]) -> tuple[int, str]:
+    path, _ = each
+    if path in FIRST:
+        return FIRST.index(path), path
+    return len(FIRST) + (not path.startswith('pydantic_ai.toolsets.')), path
 
 
 def read_apis(line: str) -> tuple[Api, Api]:

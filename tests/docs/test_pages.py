@@ -55,17 +55,33 @@ def test_pages_show_what_programs_print() -> None:
     assert wrong == []
 
 
-def test_pages_that_are_read_without_the_site_include_nothing_and_link_to_files() -> None:
+def test_pages_that_are_read_without_the_site_have_nothing_of_it_and_links_that_lead_somewhere() -> None:
     wrong: list[str] = []
     for page in PAGES + [page for folder in (ROOT / 'docs').glob('[0-9]*') for page in folder.rglob('*.md')]:
         # Code, in which brackets are not links
-        text = re.sub(r'^```.*?^```$|`[^`\n]*`', '', page.read_text('utf-8'), flags=re.DOTALL | re.MULTILINE)
-        wrong += [f'{page.name}: {line}' for line in text.splitlines() if line.startswith('--8<-- "')]
-        for target in re.findall(r'\]\((?![a-z]+:)([^)#\s]+)', text):
-            if not (page.parent / target).exists():
-                wrong.append(f'{page.name}: {target}')
+        text = re.sub(r'`[^`\n]*`', '', without_blocks(page))
+        wrong += [f'{page.name}: {line}' for line in text.splitlines() if line.startswith(ONLY_ON_THE_SITE)]
+        for target, anchor in re.findall(r'\]\((?![a-z]+:)([^)#\s]*)#?([^)\s]*)\)', text):
+            path = page.parent / target if target else page
+            if not path.exists() or (anchor and anchor not in anchors(path)):
+                wrong.append(f'{page.name}: {target}#{anchor}')
 
     assert wrong == []
+
+
+ONLY_ON_THE_SITE = ('--8<-- "', '!!! ', '??? ', '???+ ', ':::', '=== "')
+"""What begins a line that says something to the site only: an include, an admonition, a reference, a tab."""
+
+
+def without_blocks(page: Path) -> str:
+    return re.sub(r'^ *```.*?^ *```$', '', page.read_text('utf-8'), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return what a link to a heading of a page is called on GitHub."""
+    headings = re.findall(r'^#+ (.+)$', without_blocks(page), re.MULTILINE)
+    texts = [re.sub(r'\[([^]]*)\]\([^)]*\)', r'\1', heading) for heading in headings]
+    return {re.sub(r'[^\w -]', '', text.strip().lower()).replace(' ', '-') for text in texts}
 
 
 def test_pages_with_a_file_or_a_section_that_is_not_there_are_refused(tmp_path: Path) -> None:
