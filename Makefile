@@ -154,17 +154,5 @@ $(READY): requirements/tool.txt
 	@$(PYTHON3) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed, but `$(PYTHON3)` is " + sys.version.split()[0] + ". Name another with `make PYTHON3=...`.")'
 	@$(PYTHON3) -m series.install
 
-$(DOCS_READY): requirements/docs.txt $(READY)
-	@$(TOOL) -m uv venv --quiet --no-project --clear --python $(TOOL) build/envs/docs
-	@$(TOOL) -m uv pip install --quiet --python $(DOCS) --require-hashes --requirement requirements/docs.txt
-	@touch $(DOCS_READY)
-
-$(BENCH_READY): requirements/bench.txt $(READY)
-	@$(TOOL) -m uv venv --quiet --no-project --clear --python $(TOOL) build/envs/bench
-	@$(TOOL) -m uv pip install --quiet --python $(BENCH) --require-hashes --requirement requirements/bench.txt
-	@touch $(BENCH_READY)
-
-$(PINNING_READY): requirements/pinning.txt $(READY)
-	@$(TOOL) -m uv venv --quiet --no-project --clear --python $(TOOL) build/envs/pinning
-	@$(TOOL) -m uv pip install --quiet --python $(PINNING) --require-hashes --requirement requirements/pinning.txt
-	@touch $(PINNING_READY)
+build/envs/%/.ready: requirements/%.txt $(READY)
+	@$(TOOL) -m series.environments --locked $*

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from demo.verdict import compare, conclude
 from pydantic_ai_slim.hatch_build import ForkError
 from series.errors import SeriesError
 from series.line import find_line
+from series.progress import waiting
 
 _EPILOG = """\
 With `--model`, the key that the provider needs is taken from the environment, as pydantic-ai does: `OPENAI_API_KEY` for
@@ -55,7 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out.width = min(out.width, 120)  # wider, the columns would be too far apart
     try:
         sides = find_sides(options.line, options.base, options.fork)
-        with Progress(console=notes, transient=True, disable=not notes.is_terminal) as progress:
+        with (
+            Progress(console=notes, transient=True, disable=not notes.is_terminal) as progress,
+            nullcontext() if notes.is_terminal else waiting('Running the script on the base and on the fork'),
+        ):
             bars = {side: progress.add_task(side.name, total=None) for side in sides}
             base, fork = run_sides(
                 sides, options.model, lambda side, done, total: progress.update(bars[side], completed=done, total=total)

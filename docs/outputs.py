@@ -21,6 +21,7 @@ from examples.__main__ import ON_BASE, WITHOUT_SCOPES, command, make_example_env
 from pydantic_ai_slim.hatch_build import ForkError
 from series.errors import SeriesError
 from series.line import Line, find_line
+from series.progress import waiting
 
 WIDTH = 78
 """How wide the demonstration is printed: GitHub shows that much without a scroll bar."""
@@ -57,7 +58,8 @@ def demonstrate(key: str) -> str:
 
 def compare_example(name: str) -> str:
     """Return what an example prints on the fork, and what the same file prints on the base."""
-    fork, base = (run_example(name, side) for side in ('fork', 'base'))
+    with waiting(f'Running the example `{name}` on the fork and on the base'):
+        fork, base = (run_example(name, side) for side in ('fork', 'base'))
     if fork == base:
         return f'It prints, on the fork as on the base:\n\n{block(fork)}'
     there = 'the same file prints'
@@ -109,7 +111,8 @@ def _example_python(side: str) -> Path:
 @cache
 def _demonstration() -> tuple[Results, Results]:
     sides = [Side(name, _example_python(name)) for name in ('base', 'fork')]
-    base, fork = run_sides(sides, None, lambda side, done, total: None)
+    with waiting('Running the demonstration'):
+        base, fork = run_sides(sides, None, lambda side, done, total: None)
     return base, fork
 
 

@@ -20,6 +20,8 @@ from series.apply import apply
 from series.errors import DownloadError, SeriesError
 from series.git import Git, words
 from series.line import Line, find_lines
+from series.network import environment
+from series.progress import waiting
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / 'build' / 'docs'
@@ -77,13 +79,15 @@ def fetch_script(target: Path) -> None:
     _say(f'Getting `{_PACKAGE}`, which draws the diagrams')
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        done: subprocess.CompletedProcess[Any] = npm(
-            ['pack', '--silent', _PACKAGE],
-            return_completed_process=True,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-        )
+        with waiting(f'Downloading `{_PACKAGE}`'):
+            done: subprocess.CompletedProcess[Any] = npm(
+                ['pack', '--loglevel=error', _PACKAGE],
+                return_completed_process=True,
+                cwd=folder,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+            )
         files = list(Path(folder).glob('*.tgz'))
         if done.returncode or len(files) != 1:
             raise DownloadError(

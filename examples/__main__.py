@@ -14,6 +14,7 @@ from series.build import build
 from series.environments import NoWheelError, base_requirements, built_wheel, line_python, make_environment
 from series.errors import SeriesError
 from series.line import Line, find_line
+from series.progress import waiting
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = '[fastmcp,mcp,openai]'
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     projects = find_project_examples()
     choices = {**examples, **{name: what for name, (_, what) in projects.items()}}
-    parser.add_argument('name', nargs='?', choices=choices, help='the example; all are listed if left out')
+    parser.add_argument('name', nargs='?', help='the example; all are listed if left out')
     parser.add_argument('--line', help='an upstream release; the newest line if left out')
     parser.add_argument('--base', action='store_true', help='run it on the unmodified base, to see the difference')
     options, rest = parser.parse_known_args(arguments)
@@ -43,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         width = max(map(len, choices))
         print('\n'.join(f'{name:{width}}  {what}' for name, what in choices.items()))
         return 0
+    if options.name not in choices:
+        there = ', '.join(f'`{name}`' for name in choices)
+        parser.exit(2, f'error: There is no example `{options.name}`.\nName one of {there} (`make example NAME=…`).\n')
     if options.base and options.name in projects:
         parser.error(f'the base runs the chapters of the cookbook, and `{options.name}` is none of them')
     try:
@@ -51,8 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             build_if_needed(line)
         if options.name in projects:
             main_file = projects[options.name][0]
-            return _run([str(_project_python(main_file, line)), str(main_file), *rest])
-        python = make_example_environment(line, 'base' if options.base else 'fork')
+            with waiting('Making the environment of the example'):
+                python = _project_python(main_file, line)
+            return _run([str(python), str(main_file), *rest])
+        with waiting('Making the environment of the examples'):
+            python = make_example_environment(line, 'base' if options.base else 'fork')
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1

@@ -6,17 +6,18 @@ import os
 import shutil
 import subprocess
 import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.version import Version
-from rich.console import Console
 
 from pydantic_ai_slim.hatch_build import DIST_NAME, ForkError
 from series import network
 from series.errors import OfflineError, SeriesError
 from series.git import words
 from series.line import Line, find_line
+from series.progress import waiting
 
 ENGINES = '[dbos,prefect,temporal]'
 """The extras with the durable engines, to be put behind the fork's wheel."""
@@ -191,12 +192,35 @@ def uv(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
+def make_locked_environment(name: str) -> None:
+    """Make an environment of the tool's Python with what `requirements/NAME.txt` locks.
+
+    Raises:
+        EnvironmentFailedError: uv could not make it.
+        OfflineError: The package index can't be reached.
+    """
+    folder = Path('build') / 'envs' / name
+    locked = ['--require-hashes', '--requirement', Path('requirements') / f'{name}.txt']
+    make_environment(folder, Path(sys.executable), locked)
+    # The last step, so that `make` begins one that was interrupted again.
+    (folder / '.ready').touch()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the environments of the line that the arguments name, or of the newest, and return the exit code."""
-    name = next(iter(sys.argv[1:] if arguments is None else arguments), None)
+    """Make the environments that the arguments name, by default those of the newest line, and return the exit code."""
+    parser = ArgumentParser(
+        prog='python -m series.environments', description='Make the environments with the base and with the built fork.'
+    )
+    parser.add_argument('line', metavar='LINE', nargs='?', help='an upstream release; the newest line if left out')
+    parser.add_argument('--locked', metavar='NAME', help='make the one of `requirements/NAME.txt` instead')
+    options = parser.parse_args(arguments)
     try:
-        line = find_line(Path.cwd(), name)
-        with Console(stderr=True).status(f'Making environments with the base and with the fork of {line.name}'):
+        if options.locked:
+            with waiting(f'Making `build/envs/{options.locked}`'):
+                make_locked_environment(options.locked)
+            return 0
+        line = find_line(Path.cwd(), options.line)
+        with waiting(f'Making environments with the base and with the fork of {line.name}'):
             folders = make_environments(line, MODEL)
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)

@@ -12,6 +12,7 @@ from pathlib import Path
 from series.errors import SeriesError
 from series.folders import lock
 from series.network import environment, unreachable
+from series.progress import waiting
 
 TOOL = Path('build/tool')
 READY = TOOL / '.ready'
@@ -28,11 +29,16 @@ def install() -> None:
         if READY.exists() and READY.stat().st_mtime >= REQUIREMENTS.stat().st_mtime:
             return
         print(f'Making the tool environment `{TOOL}`, which takes up to a minute', flush=True)
-        _run(sys.executable, '-m', 'venv', '--clear', str(TOOL))
-        pip = [str(TOOL / 'bin' / 'python'), '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check']
-        _run(*pip, '--require-hashes', '--requirement', str(REQUIREMENTS))
+        with waiting(f'Making `{TOOL}`'):
+            _make()
         # The last step, so that an installation which was interrupted is begun again.
         READY.touch()
+
+
+def _make() -> None:
+    _run(sys.executable, '-m', 'venv', '--clear', str(TOOL))
+    pip = [str(TOOL / 'bin' / 'python'), '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check']
+    _run(*pip, '--require-hashes', '--requirement', str(REQUIREMENTS))
 
 
 def _run(*command: str) -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 
-_RETRIES = {'PIP_RETRIES': '1', 'UV_HTTP_RETRIES': '1'}
-"""With their own numbers, pip and uv wait for an index that isn't there for up to a minute, for each thing that they want."""
+_RETRIES = {
+    'PIP_RETRIES': '1',
+    'UV_HTTP_RETRIES': '1',
+    'npm_config_fetch_retries': '1',
+    'npm_config_fetch_retry_mintimeout': '1000',
+}
+"""With their own numbers, pip, uv and npm wait for an index that isn't there for a minute or more, for each thing that they want."""
 
 _WORDS = ('connection broken by', 'Failed to establish a new connection', 'client error (Connect)', 'dns error')
 """What pip and uv say of an index that they can't reach. pip then says that there is no matching distribution."""
 
 
 def environment() -> dict[str, str]:
-    """Return the environment for pip and uv, in which what the user has set counts."""
+    """Return the environment for pip, uv and npm, in which what the user has set counts."""
     return _RETRIES | os.environ
 
 

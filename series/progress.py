@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -56,3 +57,19 @@ def heartbeat(
     finally:
         ended.set()
         thread.join()
+
+
+@contextmanager
+def waiting(step: str) -> Generator[None]:
+    """Say again and again what is waited for, until the block ends. What is done sooner says nothing.
+
+    Args:
+        step: What is being done.
+    """
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    with heartbeat(say) as note:
+        note(step, 0, None)
+        yield

@@ -20,6 +20,7 @@ from series.environments import ENGINES, built_wheel, line_python, make_environm
 from series.errors import SeriesError
 from series.git import Git
 from series.line import Line, find_line
+from series.progress import waiting
 from series.verify import upstream_environment
 
 ROOT = Path(__file__).parents[1]
@@ -31,12 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         line = find_line(ROOT, name)
         print('Types of our own code:', flush=True)
-        own = pyright(ROOT, _own_environment(line), version=line.python[0])
+        with waiting('Checking the types of our own code'):
+            own = pyright(ROOT, _own_environment(line), version=line.python[0])
         print('\n'.join([*own, f'{len(own)} errors']))
         if not line.tree.exists():
             apply(line, _report)
         print(f'Types of what the patches touch in `{line.show(line.tree)}`:', flush=True)
-        patched = check_tree(line, upstream_environment(line))
+        with waiting('Checking the types of what the patches touch'):
+            patched = check_tree(line, upstream_environment(line))
         print('\n'.join([*patched, f'{len(patched)} errors that the base does not have']))
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)

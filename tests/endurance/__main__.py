@@ -14,6 +14,7 @@ from pydantic_ai_slim.hatch_build import ForkError
 from series.environments import built_wheel, line_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
+from series.progress import waiting
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _endure(line: Line, rest: Sequence[str]) -> bool:
     folder = ROOT / 'build' / 'envs' / f'endurance-{line.name}'
     needs = [*requirements(line), '--requirement', ROOT / 'requirements' / 'test.in']
-    python = make_environment(folder, line_python(line), needs)
+    with waiting(f'Making `{line.show(folder)}`'):
+        python = make_environment(folder, line_python(line), needs)
     arguments = rest or [f'--report=docs/endurance/{line.name}.md']
     done = subprocess.run(
         [str(python), '-I', '-m', 'pytest', 'tests/endurance', '--full', *arguments],

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
-from series.progress import heartbeat
+import pytest
+
+from series.progress import heartbeat, waiting
 
 
 def test_heartbeat_names_the_step_again_and_again() -> None:
@@ -28,3 +31,12 @@ def test_heartbeat_says_nothing_of_what_is_done_at_once() -> None:
         note('Reading', 0, None)
 
     assert said == []
+
+
+def test_waiting_says_what_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr('series.progress.heartbeat', partial(heartbeat, seconds=0.02))
+
+    with waiting('Making `build/tool`'):
+        time.sleep(0.1)
+
+    assert capsys.readouterr().err.startswith('Making `build/tool`, after 0 s\n')
