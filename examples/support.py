@@ -9,18 +9,21 @@ from argparse import ArgumentParser
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
+from socket import gaierror
 from typing import Any, cast
 
+import httpx
 from pydantic_ai import (
     ModelMessage,
     ModelResponse,
     TextPart,
     ToolCallPart,
     ToolReturnPart,
+    UserError,
     UserPromptPart,
     toolsets,
 )
-from pydantic_ai.models import Model
+from pydantic_ai.models import Model, infer_model
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 # The examples run without this repository being installed.
@@ -119,22 +122,35 @@ def run_main(main: Callable[[Model | str], Awaitable[None]], scripted: Model) ->
         '--model', metavar='NAME', default=scripted, help='a real model, such as openai:gpt-5-mini (default: scripted)'
     )
     options = parser.parse_args()
+    if isinstance(options.model, str):
+        try:
+            infer_model(options.model)
+        except (UserError, ImportError) as error:
+            sys.exit(f'error: The model `{options.model}` cannot be used: {error}')
 
     async def run() -> None:
         await main(options.model)
 
     try:
         asyncio.run(run())
-    except NoPostgresError as error:
-        sys.exit(f'error: {error} Or name a database with `DATABASE_URL=postgresql://…`.')
-    except ConnectionError as error:
-        # Not by its address, which may hold a password
-        named = ' that `DATABASE_URL` names' if 'DATABASE_URL' in os.environ else ''
-        sys.exit(f"error: The server{named} can't be reached: {error}.")
-    except RuntimeError as error:
-        if not str(error).startswith('Chromium does not start'):
-            raise
-        sys.exit(f'error: {error}')
+    except Exception as error:
+        if missing := _what_is_missing(error):
+            sys.exit(f'error: {missing}')
+        raise
+
+
+def _what_is_missing(error: Exception) -> str | None:
+    """Say in a sentence what the machine lacks, if that is why an example failed."""
+    if isinstance(error, NoPostgresError):
+        return f'{error} Or name a database with `DATABASE_URL=postgresql://…`.'
+    # Not by their addresses, which may hold a password
+    named = ' and '.join(f'`{name}`' for name in ('DATABASE_URL', 'WEBHOOK_URL') if name in os.environ)
+    if isinstance(error, (ConnectionError, gaierror, httpx.TransportError)):
+        return f"The server{named and f' that {named} names'} can't be reached: {error}."
+    # By its name, since only some of the examples need a database
+    if type(error).__name__ == 'ClientConfigurationError':
+        return f'The address in `DATABASE_URL` is wrong: {error}.'
+    return str(error) if str(error).startswith('Chromium does not start') else None
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def find_postgres() -> Path:
             return folder
     raise NoPostgresError(
         'PostgreSQL is not installed: neither `/usr/lib/postgresql` nor the `PATH` has `initdb`. '
-        'Install it, on Debian with `apt-get install postgresql`, and run the tests again.'
+        'Install it, on Debian with `apt-get install postgresql`, and run the same command again.'
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
@@ -172,4 +173,5 @@ def refuse(ctx: Context, requests: DeferredToolRequests) -> DeferredToolResults:
 
 
 if __name__ == '__main__':
+    ArgumentParser(description=__doc__).parse_args()  # which refuses what it doesn't know, such as `--model`
     asyncio.run(main())

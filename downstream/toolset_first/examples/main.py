@@ -9,6 +9,8 @@ from argparse import ArgumentParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pydantic_ai import UserError
+from pydantic_ai.models import infer_model
 from toolset_first import Answer, ApprovalDenied, Approvals, Question, Runtime, load_project
 from toolset_first.cli import show
 
@@ -51,6 +53,11 @@ if __name__ == '__main__':
     parser = ArgumentParser(description=__doc__)
     parser.add_argument('--model', help='a real model, such as openai:gpt-5-mini (default: scripted)')
     options = parser.parse_args()
+    if options.model:
+        try:
+            infer_model(options.model)
+        except (UserError, ImportError) as error:
+            parser.exit(1, f'error: The model `{options.model}` cannot be used: {error}\n')
     with TemporaryDirectory() as folder:
         path = Path(folder) / 'ledger.db'
         os.environ['LEDGER'] = str(path)  # the toolset is made with it when the project is loaded

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from socket import gaierror
 
+import asyncpg
+import httpx
 import pytest
 from pydantic_ai import Agent, FunctionToolset
 from pydantic_ai.models import Model
@@ -55,6 +58,7 @@ def test_run_main_takes_the_script_unless_a_model_is_named(
     async def main(model: Model | str) -> None:
         got.append(model)
 
+    monkeypatch.setenv('OPENAI_API_KEY', 'none')
     monkeypatch.setattr(sys, 'argv', ['example', *arguments])
     run_main(main, SCRIPT)
 
@@ -77,6 +81,9 @@ def test_run_main_without_postgresql_says_what_else_would_do(monkeypatch: pytest
             ConnectionRefusedError('refused'),
             r"error: The server that `DATABASE_URL` names can't be reached: refused\.$",
         ),
+        (gaierror('unknown'), r"error: The server that `DATABASE_URL` names can't be reached: unknown\.$"),
+        (httpx.ConnectError('refused'), r"error: The server that `DATABASE_URL` names can't be reached: refused\.$"),
+        (asyncpg.ClientConfigurationError('no scheme'), r'error: The address in `DATABASE_URL` is wrong: no scheme\.$'),
         (RuntimeError('Chromium does not start: none.'), r'error: Chromium does not start: none\.$'),
     ],
 )
@@ -91,6 +98,17 @@ def test_run_main_says_in_a_sentence_what_is_missing(
     with pytest.raises(SystemExit, match=said) as exit_:
         run_main(main, SCRIPT)
     assert 'secret' not in str(exit_.value)
+
+
+@pytest.mark.parametrize('model', ['nonsense', 'openai:gpt-5-mini'])
+def test_run_main_with_a_model_that_cannot_be_used_says_why(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(model: Model | str) -> None:
+        pytest.fail('run')
+
+    monkeypatch.delenv('OPENAI_API_KEY', raising=False)
+    monkeypatch.setattr(sys, 'argv', ['example', '--model', model])
+    with pytest.raises(SystemExit, match=f'error: The model `{model}` cannot be used: '):
+        run_main(main, SCRIPT)
 
 
 def test_run_main_shows_where_other_errors_are_from(monkeypatch: pytest.MonkeyPatch) -> None:
