@@ -121,7 +121,11 @@ def test_verify_of_several_at_once_names_the_one_that_began_first(
     line: Line, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr('series.verify.os.cpu_count', lambda: 2)
-    write(line, user, *((MESSAGE.format(f'Add {name}'), {f'docs/{name}.md': f'# {name}\n'}) for name in ('one', 'two')))
+    commits: list[tuple[str, dict[str, str | bytes]]] = []
+    for name in ('one', 'two'):
+        page: dict[str, str | bytes] = {f'docs/{name}.md': f'# {name}\n'}
+        commits.append((MESSAGE.format(f'Add {name}'), page))
+    write(line, user, *commits)
     steps: list[str] = []
     check(line, lambda step, done=0, of=None: steps.append(step))
     assert any(re.fullmatch(r'\w.* `000\d-Add-\w+.patch`.*, and 1 more', step) for step in steps)
