@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from demo import environments
+from series.progress import heartbeat
 
 WriteScript = Callable[[str], Path]
 
@@ -20,6 +22,12 @@ def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ('FORCE_COLOR', 'NO_COLOR', 'TTY_COMPATIBLE'):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv('COLUMNS', '120')
+
+
+@pytest.fixture(autouse=True)
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what slow work says of itself out of what a test reads, since any work may be slow on a busy machine."""
+    monkeypatch.setattr('series.progress.heartbeat', partial(heartbeat, seconds=3600))
 
 
 @pytest.fixture

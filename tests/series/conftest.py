@@ -53,7 +53,8 @@ def shut_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tm
 @pytest.fixture(autouse=True)
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what slow work says of itself out of what a test reads, since any work may be slow on a busy machine."""
-    monkeypatch.setattr('series.__main__.heartbeat', partial(heartbeat, seconds=3600))
+    for module in ('__main__', 'progress'):
+        monkeypatch.setattr(f'series.{module}.heartbeat', partial(heartbeat, seconds=3600))
 
 
 @pytest.fixture(scope='session')
