@@ -53,7 +53,7 @@ class SharedRateLimitedToolset(RateLimitedToolset):
     """Limits how many tools a run and its sub-agents call altogether."""
 
     def for_sub_agent(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-        """Share the quota, and let what is inside say what the sub-agent gets of it."""
+        """Share the quota, and let what is inside say what the sub-agent gets in its place."""
         return replace(self, wrapped=self.wrapped.for_sub_agent(ctx))
 
 

@@ -1,4 +1,4 @@
-"""Toolsets that say what sub-agents get of them, and agents that start others in a tool call, in every way there is.
+"""Toolsets that say what sub-agents get in their place, and agents that start others in a tool call, in every way there is.
 
 >>> journal = Journal()
 >>> notes = Notes('t', journal, answer=fresh)
@@ -33,7 +33,7 @@ Answer = Callable[[Any, RunContext[Any]], Any]
 
 
 class Notes(Session):
-    """A session that says what a sub-agent gets of it, and writes down that it was asked. By default it says to share it."""
+    """A session that says what a sub-agent gets in its place, and writes down that it was asked. By default it says to share it."""
 
     shared_attributes = frozenset({'fail'})
 
@@ -89,7 +89,7 @@ def forked(live: Any, ctx: RunContext[Any]) -> Any:
 
 def never(live: Any, ctx: RunContext[Any]) -> Any:
     """Fail when asked."""
-    raise AssertionError(f'{live.name} was asked what a sub-agent gets of it')
+    raise AssertionError(f'{live.name} was asked what a sub-agent gets in its place')
 
 
 # Ways to run another agent in a tool

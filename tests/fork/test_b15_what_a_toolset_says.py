@@ -1,4 +1,4 @@
-"""B15: a live toolset says what a sub-agent gets of it, by the context of the tool call that delegates."""
+"""B15: a live toolset says what a sub-agent gets in its place, by the context of the tool call that delegates."""
 
 from __future__ import annotations
 

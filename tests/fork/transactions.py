@@ -1,4 +1,4 @@
-"""Toolsets that work in a transaction of a real database, one for each thing that a sub-agent can get of it.
+"""Toolsets that work in a transaction of a real database, one for each thing that a sub-agent can get in its place.
 
 >>> path = new_database(Path(folder))
 >>> agent = Agent(scripted(['write']), toolsets=[Isolated(path)])
