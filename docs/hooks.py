@@ -232,10 +232,13 @@ def differences(line: str, file: str, text: str, newest: str) -> str:
     ]
     if all(_alike(block) in there for _, block in _blocks(text)):
         return f'{parts[0]}\n\n[The page on {LINES[0]}](../{LINES[0]}/{file}) holds for {line} as well.\n'
-    under = ''
+    under, annotated = '', False
     for heading, block in _blocks(text):
-        if block.startswith('#') or _alike(block) in there:
+        # What the marks in a block of code stand for is in the list after it.
+        annotated = annotated and re.match(r'\d+\. ', block) is not None
+        if not annotated and (block.startswith('#') or _alike(block) in there):
             continue
+        annotated = annotated or '# (1)!' in block
         if heading != under and not heading.startswith('# '):
             parts.append(heading)
             under = heading

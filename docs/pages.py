@@ -34,6 +34,7 @@ def plain(text: str) -> str:
     text = re.sub(r'\[(`[^`]+`)\]\[[\w.]+\]', r'\1', text)
     text = re.sub(r'\[([^]`]+)\]\[pydantic_ai[\w.]*\]', r'\1', text)
     text = re.sub(r'^```python \{.*\}$', '```python', text, flags=re.MULTILINE)
+    text = re.sub(r'# \((\d+)\)!$', r'# (\1)', text, flags=re.MULTILINE)
     return '\n'.join(hooks.link_upstream(line) for line in text.splitlines()) + '\n'
 
 

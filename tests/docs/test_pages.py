@@ -84,6 +84,19 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r'[^\w -]', '', text.strip().lower()).replace(' ', '-') for text in texts}
 
 
+def test_pages_explain_the_marks_in_code_after_it() -> None:
+    found = 0
+    for page in (ROOT / 'docs').glob('[0-9]*/*.md'):
+        for code, after in re.findall(
+            r'^```python\n(.*?)^```\n+([^\n]*)', page.read_text('utf-8'), re.DOTALL | re.MULTILINE
+        ):
+            if '# (1)' in code:
+                found += 1
+                assert after.startswith('1. '), page
+
+    assert found
+
+
 def test_pages_with_a_file_or_a_section_that_is_not_there_are_refused(tmp_path: Path) -> None:
     page = ROOT / 'docs' / 'index.md'
 
