@@ -19,7 +19,6 @@ from pydantic_ai import (
     TextPart,
     ToolCallPart,
     ToolReturnPart,
-    UserError,
     UserPromptPart,
     toolsets,
 )
@@ -125,7 +124,7 @@ def run_main(main: Callable[[Model | str], Awaitable[None]], scripted: Model) ->
     if isinstance(options.model, str):
         try:
             infer_model(options.model)
-        except (UserError, ImportError) as error:
+        except Exception as error:  # noqa: BLE001 (on 1.26.0, whatever the client of the provider raises)
             sys.exit(f'error: The model `{options.model}` cannot be used: {error}')
 
     async def run() -> None:

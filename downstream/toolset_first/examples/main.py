@@ -9,7 +9,6 @@ from argparse import ArgumentParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pydantic_ai import UserError
 from pydantic_ai.models import infer_model
 from toolset_first import Answer, ApprovalDenied, Approvals, Question, Runtime, load_project
 from toolset_first.cli import show
@@ -56,7 +55,7 @@ if __name__ == '__main__':
     if options.model:
         try:
             infer_model(options.model)
-        except (UserError, ImportError) as error:
+        except Exception as error:  # noqa: BLE001 (on 1.26.0, whatever the client of the provider raises)
             parser.exit(1, f'error: The model `{options.model}` cannot be used: {error}\n')
     with TemporaryDirectory() as folder:
         path = Path(folder) / 'ledger.db'
