@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from pydantic_ai_slim.hatch_build import DIST_NAME, ForkError
 from series.environments import ENGINES, built_wheel, find_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
+from series.postgres import NoPostgresError, find_postgres
 from series.side_by_side import AT_ONCE, FAILED, Part, print_results, run_all, succeeded
 from tests.checks import plan_checks
 from tests.endurance.__main__ import requirements as endurance_needs
@@ -84,10 +86,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
     ran = run_all([part for part in planned.values() if isinstance(part, Part)], options.at_once)
-    results = {title: ran.get(title, str(part)) for title, part in planned.items()}
+    results = {title: ran.get(title, str(part)) for title, part in planned.items()} | left_out()
     print_results(results)
     # A version that was asked for must be there.
     return int(not succeeded(results, (FAILED, SKIPPED) if options.python else (FAILED,)))
+
+
+def left_out() -> dict[str, str]:
+    """Say which tests are skipped for what this machine lacks. With `CI` set, they fail instead."""
+    found: dict[str, str] = {}
+    if os.environ.get('CI'):
+        return found
+    try:
+        find_postgres()
+    except NoPostgresError as error:
+        found['what needs PostgreSQL'] = f'left out. {error}'
+    browsers = Path(os.environ.get('PLAYWRIGHT_BROWSERS_PATH') or Path.home() / '.cache' / 'ms-playwright')
+    if not shutil.which('chromium') and not any(browsers.glob('chromium*')):
+        found['what needs a browser'] = (
+            'left out. Chromium is not installed. Install it, on Debian with `apt-get install chromium`, '
+            'and run the same command again.'
+        )
+    return found
 
 
 def _choose(options: Namespace) -> Choose:
