@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from demo.environments import SCRIPT
 from demo.results import read_environment, read_scenario
 from demo.verdict import State, judge
 from series.environments import MODEL, make_environments
+from series.folders import lock
 from series.line import Line, find_line
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +28,15 @@ def line() -> Line:
 @pytest.fixture(scope='module')
 def pythons(line: Line) -> list[Path]:
     """The interpreters of `make environments`, brought up to date with the wheel in `dist/`."""
-    return [folder / 'bin' / 'python' for folder in make_environments(line, MODEL)]
+    # Once for all workers of pytest-xdist: making them again would take them away from the tests of another.
+    session = os.environ.get('PYTEST_XDIST_TESTRUNUID', str(os.getpid()))
+    envs = line.root / 'build' / 'envs'
+    made_in = envs / '.demonstration'
+    with lock(line.root, 'demonstration', 'making what the demonstration runs in', lambda _: None):
+        if not made_in.exists() or made_in.read_text() != session:
+            make_environments(line, MODEL)
+            made_in.write_text(session)
+    return [envs / f'{side}-{line.name}' / 'bin' / 'python' for side in ('base', 'fork')]
 
 
 def test_demonstration_base_leaks_and_fork_does_not(
