@@ -74,8 +74,8 @@ GOALS = {
 
 REASONS = {
     'run': 'what is left is what the base does for each step: messages, events, hooks and copies of contexts',
-    'lifecycle': 'each copy of a context has more fields, each step ends its tasks itself, and each toolset is asked what the run gets',
-    'toolsets': 'each toolset is asked what the run gets in its place, and notes when it is entered',
+    'lifecycle': 'each copy of a context has more fields, and each tool call notes whose run it is in',
+    'toolsets': 'each run looks whether a toolset says what the run gets in its place',
     'build': 'to know that a schema is the same, annotations and defaults are compared, and the schema is copied',
     'history': 'the messages are copied and looked at for each request',
     'factory': 'each tool is built again in each run, though its schema is found',
