@@ -13,8 +13,10 @@ from hookable_toolset import AgentContext
 from .conftest import script
 
 
-def test_main_example_shows_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(str(Path(__file__).parents[1] / 'examples' / 'main.py'), run_name='__main__')
+def test_main_example_shows_what_it_says(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    main = str(Path(__file__).parents[1] / 'examples' / 'main.py')
+    monkeypatch.setattr('sys.argv', [main])
+    runpy.run_path(main, run_name='__main__')
     shown = capsys.readouterr().out
     for line in (
         '7 / none at all',
