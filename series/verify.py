@@ -311,9 +311,9 @@ class _Steps:
             self._tell()
 
     def _tell(self) -> None:
-        first, *others = [*self._now.values(), 'Verifying the patches']
-        beside = f', and {len(others) - 1} more' if len(others) > 1 else ''
-        self._report(f'{first}{beside}', self._done, self._of)
+        now = list(self._now.values()) or ['Verifying the patches']
+        beside = f', and {len(now) - 1} more' if len(now) > 1 else ''
+        self._report(f'{now[0]}{beside}', self._done, self._of)
 
 
 class _Stack:
