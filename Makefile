@@ -57,7 +57,7 @@ build: $(READY) ## build the wheel into dist/
 
 .PHONY: wheels
 wheels: $(READY) ## build the wheels of all lines into dist/
-	@for line in $(or $(LINE),$(LINES)); do $(TOOL) -m series build $$line || exit; done
+	@for line in $(or $(WHEELS),$(LINE),$(LINES)); do $(TOOL) -m series build $$line || exit; done
 
 .PHONY: release
 release: $(READY) ## build the wheels of all lines twice, and write them with digests, bills of materials and a text to dist/release
@@ -96,6 +96,8 @@ locks: $(READY) ## lock what `make matrix` installs, to the time of the line's r
 	@$(TOOL) -m series locks $(LINE)
 
 .PHONY: test
+# The demonstration and the docs are tested on the newest line, whichever is named.
+test: WHEELS := $(LINES)
 test: wheels ## test the tool, and the built forks of all lines on the newest Python that is found; ARGS=--every on all
 	@$(TOOL) -m tests $(addprefix --line=,$(LINE)) $(addprefix --python=,$(PYTHON)) $(ARGS)
 
