@@ -33,6 +33,7 @@ TABLES = {
     '_classes_warned_about': 'toolsets/_copying.py',
     # The hooks of capabilities as they are defined, to tell those that are overridden.
     '_DEFAULT_HOOKS': 'capabilities/combined.py',
+    '_COMBINED_HOOKS': 'capabilities/combined.py',
 }
 """What modules keep and add to, which is no toolset and of no run."""
 
