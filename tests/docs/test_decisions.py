@@ -46,6 +46,7 @@ ALONE = {
     '_run_tasks.py',
     # On 2.68.0 the handler is one of the capabilities, which 1.26.0 doesn't have.
     '_deferred_tool_handler.py',
+    'capabilities/_ask_deferred_tool_handler.py',
     # What each base does with Prefect, it does in other modules.
     'durable_exec/prefect/_agent_run.py',
     'durable_exec/prefect/_utils.py',
