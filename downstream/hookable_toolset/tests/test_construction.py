@@ -97,7 +97,7 @@ def test_toolset_id_is_the_id() -> None:
             "The global pre hook can't be called with `(ctx, tool_name, args)`: too many positional arguments.",
         ),
         (
-            {'tools': [Greet], 'global_hooks': GlobalHooks(post=lambda ctx, tool_name, result, more: result)},  # type: ignore
+            {'tools': [Greet], 'global_hooks': GlobalHooks(post=lambda ctx, tool_name, result, more: result)},
             "The global post hook can't be called with `(ctx, tool_name, result)`: missing a required argument: 'more'",
         ),
         ({'tools': [Greet], 'global_hooks': {'pre': pre}}, 'Write `GlobalHooks(pre=..., post=...)`.'),

@@ -18,7 +18,7 @@ from pydantic_ai import (
     UserError,
 )
 
-from hookable_toolset import BaseTool, GlobalHooks, HookableToolsetTool, Toolset
+from hookable_toolset import BaseTool, CallMetadata, GlobalHooks, HookableToolsetTool, Toolset
 
 from .conftest import Hook, Log, script
 
@@ -443,3 +443,91 @@ async def test_time_limit_of_a_call_is_a_value_and_the_call_is_ended() -> None:
     assert ended == [True, True]
     with pytest.raises(TimeoutError, match="Tool 'slow' took longer"):
         await Agent(script(('slow', {})), toolsets=[Toolset(tools=[Slow], timeout=0.01)]).run('Go')
+
+
+# What the hooks of a call share.
+
+
+def test_hooks_of_a_call_share_metadata_and_those_of_another_have_their_own() -> None:
+    log: Log = []
+
+    class Double(BaseTool):
+        name = 'double'
+
+        def call(self, ctx: RunContext[Any], n: int) -> int:
+            return n * 2
+
+    def before_all(ctx: Any, tool_name: str, args: Any, metadata: CallMetadata) -> Any:
+        assert metadata == {}
+        metadata['asked'] = args['n']
+        return args
+
+    async def before(ctx: Any, args: Any, metadata: CallMetadata) -> Any:
+        return {'n': args['n'] + metadata['asked']}
+
+    async def after(ctx: Any, result: Any, metadata: CallMetadata) -> Any:
+        metadata['took'] = 1
+        return result
+
+    def after_all(ctx: Any, tool_name: str, result: Any, metadata: CallMetadata) -> Any:
+        log.append((result, dict(metadata)))
+        return result
+
+    class Executing(Toolset[Any]):
+        async def _call_tool_func(
+            self, args: dict[str, Any], ctx: RunContext[Any], tool: HookableToolsetTool[Any]
+        ) -> Any:
+            tool.metadata['executed'] = args['n']
+            return await super()._call_tool_func(args, ctx, tool)
+
+    toolset = Executing(
+        tools=[Double],
+        pre_hooks={'double': before},
+        post_hooks={'double': after},
+        global_hooks=GlobalHooks(pre=before_all, post=after_all),
+    )
+    Agent(script([('double', {'n': 1}), ('double', {'n': 5})]), toolsets=[toolset]).run_sync('Go')
+    assert sorted(log, key=repr) == [
+        (20, {'asked': 5, 'executed': 10, 'took': 1}),
+        (4, {'asked': 1, 'executed': 2, 'took': 1}),
+    ]
+
+
+def test_metadata_is_there_when_a_call_fails() -> None:
+    log: Log = []
+
+    class Fail(BaseTool):
+        name = 'fail'
+
+        def call(self, ctx: RunContext[Any]) -> None:
+            raise ConnectionError
+
+    def before(ctx: Any, tool_name: str, args: Any, metadata: CallMetadata) -> Any:
+        metadata['began'] = True
+        return args
+
+    def after(ctx: Any, tool_name: str, result: Any, metadata: CallMetadata) -> Any:
+        log.append((type(result), metadata))
+        return 'recovered'
+
+    hooks: GlobalHooks[Any] = GlobalHooks(pre=before, post=after)
+    toolset: Toolset[Any] = Toolset(tools=[Fail], global_hooks=hooks)
+    assert Agent(script(('fail', {})), toolsets=[toolset]).run_sync('Go').output == 'recovered'
+    assert log == [(ConnectionError, {'began': True})]
+
+
+def test_hook_without_the_parameter_is_called_as_ever() -> None:
+    def loose(*args: Any, **keywords: Any) -> Any:
+        assert len(args) == 2 and not keywords
+        return args[1]
+
+    class Plain(BaseTool):
+        name = 'plain'
+
+        def call(self, ctx: RunContext[Any]) -> str:
+            return 'fine'
+
+    toolset: Toolset[Any] = Toolset(tools=[Plain], pre_hooks={'plain': loose}, post_hooks={'plain': loose})
+    assert Agent(script(('plain', {})), toolsets=[toolset]).run_sync('Go').output == 'fine'
+    with pytest.raises(UserError, match=r"The pre hook of 'plain' can't be called .* or also `metadata`\."):
+        Toolset(tools=[Plain], pre_hooks={'plain': lambda ctx, args, other: args})

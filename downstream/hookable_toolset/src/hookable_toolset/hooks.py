@@ -25,13 +25,23 @@ GlobalPreHookFunc = Callable[[RunContext[DepsT], str, dict[str, Any]], Maybe[dic
 GlobalPostHookFunc = Callable[[RunContext[DepsT], str, Any], Maybe[Any]]
 """As `PostHookFunc`, for all tools: it gets the tool's name as well."""
 
+CallMetadata = dict[str, Any]
+"""What the hooks around one call of a tool share: each of them may have one more parameter, `metadata`, and gets this."""
+
+PreHook = PreHookFunc[DepsT] | Callable[[RunContext[DepsT], dict[str, Any], CallMetadata], Maybe[dict[str, Any]]]
+PostHook = PostHookFunc[DepsT] | Callable[[RunContext[DepsT], Any, CallMetadata], Maybe[Any]]
+GlobalPreHook = (
+    GlobalPreHookFunc[DepsT] | Callable[[RunContext[DepsT], str, dict[str, Any], CallMetadata], Maybe[dict[str, Any]]]
+)
+GlobalPostHook = GlobalPostHookFunc[DepsT] | Callable[[RunContext[DepsT], str, Any, CallMetadata], Maybe[Any]]
+
 
 @dataclass(frozen=True)
 class GlobalHooks(Generic[DepsT]):
     """The hooks that run around every tool of a toolset."""
 
-    pre: GlobalPreHookFunc[DepsT] | None = None
-    post: GlobalPostHookFunc[DepsT] | None = None
+    pre: GlobalPreHook[DepsT] | None = None
+    post: GlobalPostHook[DepsT] | None = None
 
 
 async def resolve(value: Maybe[T]) -> T:
@@ -39,13 +49,23 @@ async def resolve(value: Maybe[T]) -> T:
     return await cast('Awaitable[T]', value) if inspect.isawaitable(value) else cast('T', value)
 
 
-def misfits(where: str, hook: Callable[..., Any], *parameters: str) -> list[str]:
-    """Say what is wrong with a hook that isn't a function of these parameters."""
+def shared(hook: Callable[..., Any], metadata: CallMetadata) -> dict[str, CallMetadata]:
+    """Return the keyword arguments that give a hook what the hooks of a call share, if it has a parameter for that."""
     try:
-        inspect.signature(hook).bind(*parameters)
+        return {'metadata': metadata} if 'metadata' in inspect.signature(hook).parameters else {}
+    except (TypeError, ValueError):  # Some functions written in C don't tell their parameters.
+        return {}
+
+
+def misfits(where: str, hook: Callable[..., Any], *parameters: str) -> list[str]:
+    """Say what is wrong with a hook that isn't a function of these parameters, or of these and `metadata`."""
+    try:
+        inspect.signature(hook).bind(*parameters, **shared(hook, {}))
     except TypeError as error:
         call = f'`({", ".join(parameters)})`'
-        return [f"{where} can't be called with {call}: {error}. Give a function of these parameters."]
+        return [
+            f"{where} can't be called with {call}: {error}. Give a function of these parameters, or also `metadata`."
+        ]
     except ValueError:
         pass  # Some functions written in C don't tell their parameters.
     return []

@@ -9,7 +9,7 @@ from abc import ABC
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
@@ -23,7 +23,7 @@ from typing_extensions import Self
 
 from ._line import default_retries, from_keywords, instruct, to_keywords
 from .context import AgentContext
-from .hooks import GlobalHooks, PostHookFunc, PreHookFunc, misfits, resolve
+from .hooks import CallMetadata, GlobalHooks, PostHook, PreHook, misfits, resolve, shared
 from .tools import BaseTool
 
 Hook = Callable[..., Any]
@@ -45,6 +45,8 @@ class HookableToolsetTool(ToolsetTool[AgentDepsT]):
     """Call the tool with arguments by name, and return its result or raise."""
     timeout: float | None
     """How many seconds the call may take."""
+    metadata: CallMetadata = field(default_factory=CallMetadata)
+    """What the hooks of the call share, for a `_call_tool_func()` to read and write."""
 
 
 class _Entry:
@@ -107,8 +109,8 @@ class Toolset(BaseToolset[AgentDepsT]):
         ctx: AgentContext | None = None,
         tools: Sequence[type[BaseTool] | BaseTool] = (),
         *,
-        pre_hooks: Mapping[str, PreHookFunc[Any]] | None = None,
-        post_hooks: Mapping[str, PostHookFunc[Any]] | None = None,
+        pre_hooks: Mapping[str, PreHook[Any]] | None = None,
+        post_hooks: Mapping[str, PostHook[Any]] | None = None,
         global_hooks: GlobalHooks[Any] | None = None,
         max_retries: int | None = None,
         timeout: float | None = None,
@@ -241,6 +243,7 @@ class Toolset(BaseToolset[AgentDepsT]):
 
         args = to_keywords(tool_args, entry.schema.single_arg_name)
         control: Exception | None = None
+        metadata = CallMetadata()
 
         async def call_func(args: dict[str, Any], ctx: RunContext[AgentDepsT]) -> Any:
             nonlocal control
@@ -252,13 +255,14 @@ class Toolset(BaseToolset[AgentDepsT]):
                 raise
 
         try:
-            args = await self._before(name, args, ctx)
-            result = await self._call_tool_func(args, ctx, replace(tool, call_func=call_func))
+            args = await self._before(name, args, ctx, metadata)
+            called_tool = replace(tool, call_func=call_func, metadata=metadata)
+            result = await self._call_tool_func(args, ctx, called_tool)
         except Exception as error:  # noqa: BLE001 (the post hooks are shown all of them)
             result = error
         if isinstance(result, BaseException) and not isinstance(result, Exception):
             raise result  # A cancellation, for instance, is no result.
-        result = await self._after(name, result if control is None else control, ctx)
+        result = await self._after(name, result if control is None else control, ctx, metadata)
         if isinstance(result, Exception):
             try:
                 raise result
@@ -280,16 +284,18 @@ class Toolset(BaseToolset[AgentDepsT]):
             return error
         return TimeoutError(f'Tool {tool.tool_def.name!r} took longer than {tool.timeout} seconds.')
 
-    def _hooks(
-        self, everywhere: Hook | None, of_tools: Mapping[str, Hook], name: str, ctx: RunContext[AgentDepsT]
-    ) -> list[Hook]:
+    def _hooks(self, kind: str, name: str, ctx: RunContext[AgentDepsT], metadata: CallMetadata) -> list[Hook]:
         """Return the global hook and that of the tool, as functions of what they change."""
-        hooks: list[Hook] = [partial(everywhere, ctx, name)] if everywhere else []
-        return [*hooks, partial(of_tools[name], ctx)] if name in of_tools else hooks
+        everywhere = getattr(self.global_hooks, kind)
+        hooks: list[Hook] = [partial(everywhere, ctx, name, **shared(everywhere, metadata))] if everywhere else []
+        of_tools = self.pre_hooks if kind == 'pre' else self.post_hooks
+        return hooks + [partial(hook, ctx, **shared(hook, metadata)) for hook in [of_tools.get(name)] if hook]
 
-    async def _before(self, name: str, args: dict[str, Any], ctx: RunContext[AgentDepsT]) -> dict[str, Any]:
+    async def _before(
+        self, name: str, args: dict[str, Any], ctx: RunContext[AgentDepsT], metadata: CallMetadata
+    ) -> dict[str, Any]:
         """Let the pre hooks change the arguments, and validate those that they changed."""
-        hooks = self._hooks(self.global_hooks.pre, self.pre_hooks, name, ctx)
+        hooks = self._hooks('pre', name, ctx, metadata)
         before = _fingerprint(args) if hooks else None
         for hook in hooks:
             args = await resolve(hook(args))
@@ -307,9 +313,9 @@ class Toolset(BaseToolset[AgentDepsT]):
                 f'Return arguments that fit its parameters.\n{error}'
             ) from error
 
-    async def _after(self, name: str, result: Any, ctx: RunContext[AgentDepsT]) -> Any:
+    async def _after(self, name: str, result: Any, ctx: RunContext[AgentDepsT], metadata: CallMetadata) -> Any:
         """Let the post hooks change the result, or only look at it if it tells the run what to do next."""
-        for hook in reversed(self._hooks(self.global_hooks.post, self.post_hooks, name, ctx)):
+        for hook in reversed(self._hooks('post', name, ctx, metadata)):
             try:
                 changed = await resolve(hook(result))
             except Exception as error:  # noqa: BLE001
