@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from argparse import ArgumentParser
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from hookable_toolset import AgentContext, BaseTool, GlobalHooks, Session, SessionStore, Toolset
 
@@ -79,8 +80,9 @@ class AskHelper(BaseTool):
         return f'the helper says: {result.output}'
 
 
-def clean(ctx: Context, args: dict[str, Any]) -> dict[str, Any]:
-    """A pre hook: changes arguments."""
+def clean(ctx: Context, args: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
+    """A pre hook: changes arguments, and leaves a note for the other hooks of the call."""
+    metadata['asked for'] = args['item']
     return args | {'item': args['item'].lower()}
 
 
@@ -89,9 +91,9 @@ def recover(ctx: Context, result: Any) -> Any:
     return 'none at all' if isinstance(result, KeyError) else result
 
 
-def monitor(ctx: Context, tool_name: str, result: Any) -> Any:
-    """A global post hook: sees what comes out of every call."""
-    print(f'    {tool_name} -> {result!r}')
+def monitor(ctx: Context, tool_name: str, result: Any, metadata: dict[str, Any]) -> Any:
+    """A global post hook: sees what comes out of every call, and what the other hooks of the call have noted."""
+    print(f'    {tool_name} -> {result!r}', metadata or '')
     return result
 
 
@@ -111,6 +113,16 @@ def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse([calls[len(returned)] if len(returned) < len(calls) else TextPart(' / '.join(returned))])
 
 
+async def streamed(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
+    """Answer the same, word by word."""
+    for part in scripted(messages, info).parts:
+        if isinstance(part, ToolCallPart):
+            yield {0: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
+        elif isinstance(part, TextPart):
+            for word in part.content.split(' '):
+                yield f'{word} '
+
+
 # Built once, for all users.
 shop: Toolset[AgentContext] = Toolset(
     tools=[Stock, Basket, Pay, AskHelper],
@@ -121,7 +133,7 @@ shop: Toolset[AgentContext] = Toolset(
 )
 helper = Agent(FunctionModel(scripted), name='helper', deps_type=AgentContext, toolsets=[shop.subset(['basket'])])
 agent = Agent(
-    FunctionModel(scripted),
+    FunctionModel(scripted, stream_function=streamed),
     name='shop',
     deps_type=AgentContext,
     toolsets=[shop],
@@ -153,13 +165,17 @@ async def main() -> None:
     print((await agent.run('pay 5', deps=careful, deferred_tool_handler=approve_less)).output)
 
     print('\nA session that is opened again, as another process would, while it waits for an approval:')
-    with tempfile.TemporaryDirectory() as folder, SessionStore(Path(folder) / 'sessions.db') as store:
-        session = Session.open(store, 'ada', AgentContext(need_user_approve_tools=['pay']))
-        await session.run(agent, 'basket tea; pay 5', lambda call, metadata: None)
-        again = Session.open(store, 'ada')
-        waiting = again.context.unanswered().approvals[0]
-        print(f'revision {again.revision} waits for: {waiting.tool_name} {waiting.args}')
-        print(await again.run(agent, None, lambda call, metadata: True))
+    with tempfile.TemporaryDirectory() as folder:
+        async with SessionStore(Path(folder) / 'sessions.db') as store:
+            session = await Session.open(store, 'ada', AgentContext(need_user_approve_tools=['pay']))
+            await session.run(agent, 'basket tea; pay 5', lambda call, metadata: None)
+            again = await Session.open(store, 'ada')
+            waiting = again.context.unanswered().approvals[0]
+            print(f'revision {again.revision} waits for: {waiting.tool_name} {waiting.args}')
+            async with again.stream(agent, None, lambda call, metadata: True) as turn:
+                async for text in turn.text():  # or `event in turn`
+                    print(text, end='')
+            print()
 
     try:
         await agent.run('pay 5; stock tea', deps=careful, deferred_tool_handler=refuse)

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +16,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 Call = tuple[str, 'dict[str, Any]']
 
@@ -63,7 +64,16 @@ def script(*steps: Call | list[Call] | str, seen: list[AgentInfo] | None = None)
             [ToolCallPart(name, dict(args), f'{name}-{since}-{n}') for n, (name, args) in enumerate(calls)]
         )
 
-    return FunctionModel(answer)
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
+        for index, part in enumerate(answer(messages, info).parts):
+            if isinstance(part, ToolCallPart):
+                arguments = part.args_as_json_str()
+                yield {index: DeltaToolCall(part.tool_name, arguments, tool_call_id=part.tool_call_id)}
+            elif isinstance(part, TextPart):
+                for piece in re.findall(r'\S*\s*', part.content):
+                    yield piece
+
+    return FunctionModel(answer, stream_function=stream)
 
 
 def is_prompt(message: ModelRequest) -> bool:

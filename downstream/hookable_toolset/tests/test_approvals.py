@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,9 +13,13 @@ from pydantic_ai import (
     RunContext,
     ToolApproved,
     ToolDenied,
+    UnexpectedModelBehavior,
+    UserError,
 )
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from hookable_toolset import AgentContext, BaseTool, GlobalHooks, Toolset
+from hookable_toolset import AgentContext, BaseTool, GlobalHooks, ResumableState, Toolset
 
 from .conftest import Log, script
 
@@ -139,3 +144,61 @@ def test_list_of_the_context_counts_as_it_is_at_the_call() -> None:
     assert isinstance(agent.run_sync('Go', deps=deps).output, DeferredToolRequests)
     deps.need_user_approve_tools.remove('shell')
     assert agent.run_sync('Go', deps=deps).output == 'ran rm False None | looked'
+
+
+# What the code says, and what the user has allowed.
+
+
+def asks(agent: Agent[AgentContext, Any], deps: AgentContext) -> bool:
+    return isinstance(agent.run_sync('Go', deps=deps).output, DeferredToolRequests)
+
+
+def test_tool_that_was_added_since_the_session_began_is_asked_for() -> None:
+    stored = AgentContext(need_user_approve_tools=['look']).export_state()
+    deps = AgentContext(need_user_approve_tools=['shell', 'look']).with_state(
+        ResumableState.from_json(stored.to_json())
+    )
+    assert deps.need_user_approve_tools == ['shell', 'look']
+    assert asks(build([]), deps)
+
+
+def test_what_the_user_has_allowed_is_kept_apart_from_what_the_code_says() -> None:
+    deps = context()
+    deps.user_allowed_tools.append('shell')
+    state = ResumableState.from_json(deps.export_state().to_json())
+    assert (state.need_user_approve_tools, state.user_allowed_tools) == (['shell'], ['shell'])
+    # The code says again what it says for all; what this user has allowed stays so, and a new tool is asked for.
+    again = AgentContext(need_user_approve_tools=['shell']).with_state(state)
+    assert again.user_allowed_tools == ['shell'] and not asks(build([]), again)
+    assert asks(build([]), AgentContext(need_user_approve_tools=['shell', 'look']).with_state(state))
+    assert asks(build([]), context())
+
+
+def test_user_allows_by_the_name_that_the_model_uses() -> None:
+    """What was shown when the user allowed it. A tool of that name elsewhere, or in another toolset, isn't meant."""
+
+    def prefixed(name: str) -> Agent[AgentContext, Any]:
+        return Agent(
+            script((name, {'command': 'rm'})),
+            deps_type=AgentContext,
+            toolsets=[Toolset[AgentContext](tools=[Shell]).prefixed(prefix) for prefix in ('mine', 'theirs')],
+            output_type=[str, DeferredToolRequests],
+        )
+
+    deps = AgentContext(need_user_approve_tools=['shell'], user_allowed_tools=['mine_shell'])
+    assert not asks(prefixed('mine_shell'), deps)
+    assert asks(prefixed('theirs_shell'), deps)
+    deps.user_allowed_tools[:] = ['shell']
+    assert asks(prefixed('mine_shell'), deps)
+
+
+def test_call_that_has_the_id_of_an_allowed_one_is_asked_for() -> None:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse([ToolCallPart('look', {}, 'same'), ToolCallPart('shell', {'command': 'rm'}, 'same')])
+
+    deps = AgentContext(need_user_approve_tools=['shell', 'look'], user_allowed_tools=['look'])
+    log: Log = []
+    agent = build(log)
+    with agent.override(model=FunctionModel(model)), suppress(UserError, UnexpectedModelBehavior):
+        agent.run_sync('Go', deps=deps)
+    assert not any('shell' in entry for entry in log)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from pydantic_ai import (
     Agent,
     BinaryContent,
@@ -22,7 +26,7 @@ from pydantic_ai import (
 )
 from pydantic_ai.messages import ImageUrl, ToolCallPart
 
-from hookable_toolset import AgentContext, BaseTool, ResumableState, Toolset
+from hookable_toolset import AgentContext, BaseTool, ResumableState, Session, SessionStore, Toolset
 
 from .conftest import script
 
@@ -210,3 +214,86 @@ def test_state_of_an_older_release_is_read() -> None:
     assert re.fullmatch(r'\d+\.\d+\.\d+', state.written_by)
     data = json.loads(state.to_json()) | {'written_by': '1.0.0'}
     assert ResumableState.from_json(json.dumps(data)).message_history == state.message_history
+
+
+# Fields of one's own.
+
+
+@dataclass
+class ShopContext(AgentContext):
+    customer: str = ''
+    basket: list[str] = field(default_factory=list[str])
+    connection: Any = None  # not kept: the state has no such field
+
+
+class ShopState(ResumableState):
+    customer: str = ''
+    basket: list[str] = Field(default_factory=list[str])
+
+
+def test_fields_of_a_context_of_ones_own_come_back_by_a_state_of_ones_own() -> None:
+    context = ShopContext(customer='Ada', basket=['tea'], connection=object())
+    state = context.export_state(ShopState)
+    assert (state.customer, state.basket) == ('Ada', ['tea'])
+    back = ShopState.from_json(state.to_json())
+    assert back == state
+    new = ShopContext().with_state(back)
+    assert (new.customer, new.basket, new.connection) == ('Ada', ['tea'], None)
+    new.basket.append('coffee')
+    assert back.basket == ['tea'] == context.basket
+    assert context.export_state() == ResumableState()
+
+
+@pytest.mark.anyio
+async def test_store_that_is_told_of_the_type_keeps_the_fields(tmp_path: Path) -> None:
+    async with SessionStore(tmp_path / 'sessions.db', ShopState) as store:
+        session = await Session.open(store, 'ada', ShopContext(customer='Ada'))
+        await session.run(Agent(script('fine'), deps_type=AgentContext), 'Go', lambda call, metadata: None)
+    async with SessionStore(tmp_path / 'sessions.db', ShopState) as store:
+        context = (await Session.open(store, 'ada', ShopContext())).context
+        assert isinstance(context, ShopContext) and context.customer == 'Ada' and len(context.message_history) == 2
+
+
+@pytest.mark.anyio
+async def test_state_whose_fields_would_be_lost_is_refused(tmp_path: Path) -> None:
+    """A store that isn't told of the type, or a context without the fields, would store the session without them."""
+    async with SessionStore(tmp_path / 'sessions.db', ShopState) as store:
+        for name in 'new', 'ada':
+            with pytest.raises(
+                UserError, match="`ShopState` keeps 'basket', 'customer', which `AgentContext` does not"
+            ):
+                await Session.open(store, name)
+            await (await Session.open(store, 'ada', ShopContext(customer='Ada'))).save()
+    async with SessionStore(tmp_path / 'sessions.db') as store:
+        with pytest.raises(UserError) as caught:
+            await Session.open(store, 'ada', ShopContext())
+    assert str(caught.value) == (
+        f"Session 'ada' in `{tmp_path / 'sessions.db'}` is not opened. The state has 'basket', 'customer', which "
+        '`ResumableState` does not keep. Read it by the type that wrote it: `SessionStore(..., state_type=...)`.'
+    )
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ('data', 'message'),
+    [
+        ('{"version": 1, "mess', r'Invalid JSON: EOF while parsing a string at .*\.'),
+        ('[]', r'Input should be an object\.'),
+        ('{"written_by": 5}', r'`written_by`: Input should be a valid string\.'),
+        ('{"message_history": [{"kind": "of another kind"}]}', r'`message_history.0`: .*'),
+    ],
+)
+async def test_state_that_was_damaged_is_refused_in_a_line_that_names_the_session(
+    tmp_path: Path, data: str, message: str
+) -> None:
+    path = tmp_path / 'sessions.db'
+    async with SessionStore(path) as store:
+        await (await Session.open(store, 'ada')).save()
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute('UPDATE sessions SET state = ?', [data])
+        with pytest.raises(UserError) as caught:
+            await Session.open(store, 'ada')
+    pattern = (
+        rf"Session 'ada' in `{path}` is not opened\. The state is no `ResumableState`\. {message} It was damaged, .*"
+    )
+    assert re.fullmatch(pattern, str(caught.value))  # A dot is no end of a line.

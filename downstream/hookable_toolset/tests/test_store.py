@@ -11,7 +11,7 @@ import sqlite3
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from hookable_toolset import (
     BaseTool,
     ResumableState,
     Session,
+    SessionBusyError,
     SessionStore,
     StaleSessionError,
     Toolset,
@@ -84,8 +85,8 @@ agent = Agent(
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SessionStore]:
-    with SessionStore(tmp_path / 'sessions.db') as store:
+async def store(tmp_path: Path) -> AsyncIterator[SessionStore]:
+    async with SessionStore(tmp_path / 'sessions.db') as store:
         yield store
 
 
@@ -99,15 +100,15 @@ def careful() -> AgentContext:
 
 @pytest.mark.anyio
 async def test_turns_are_stored_and_go_on_in_another_process(store: SessionStore, tmp_path: Path) -> None:
-    first = Session.open(store, 'ada')
+    first = await Session.open(store, 'ada')
     assert await first.run(agent, 'Go', never) == '1 | paid 5'
-    with SessionStore(tmp_path / 'sessions.db') as other:
-        second = Session.open(other, 'ada')
+    async with SessionStore(tmp_path / 'sessions.db') as other:
+        second = await Session.open(other, 'ada')
         assert second.context == first.context
         assert await second.run(agent, 'Go on', never) == '2 | paid 5'
         assert second.revision == 2
-    assert Session.open(store, 'ada').context == second.context
-    assert Session.open(store, 'grace').context == AgentContext()
+    assert (await Session.open(store, 'ada')).context == second.context
+    assert (await Session.open(store, 'grace')).context == AgentContext()
 
 
 @pytest.mark.anyio
@@ -115,7 +116,7 @@ async def test_questions_are_stored_before_they_are_asked_and_answers_as_they_co
     asked: list[Any] = []
 
     async def ask(call: ToolCallPart, metadata: dict[str, Any]) -> Any:
-        stored = Session.open(store, 'ada').context
+        stored = (await Session.open(store, 'ada')).context
         asked.append((call.args_as_dict(), metadata, returns(stored.message_history), len(stored.answers.approvals)))
         return ToolApproved(override_args={'amount': 7}) if len(asked) == 1 else False
 
@@ -125,7 +126,7 @@ async def test_questions_are_stored_before_they_are_asked_and_answers_as_they_co
         toolsets=agent.toolsets[1:],
         output_type=[str, DeferredToolRequests],
     )
-    session = Session.open(store, 'ada', careful())
+    session = await Session.open(store, 'ada', careful())
     assert sorted((await session.run(twice, 'Go', ask)).split(' | ')) == [
         '1',
         'The tool call was denied.',
@@ -139,10 +140,10 @@ async def test_questions_are_stored_before_they_are_asked_and_answers_as_they_co
 
 @pytest.mark.anyio
 async def test_question_without_an_answer_waits_in_the_store(store: SessionStore) -> None:
-    session = Session.open(store, 'ada', careful())
+    session = await Session.open(store, 'ada', careful())
     left = await session.run(agent, 'Go', lambda call, metadata: None)
     assert isinstance(left, DeferredToolRequests) and [call.tool_name for call in left.approvals] == ['pay']
-    again = Session.open(store, 'ada', AgentContext())
+    again = await Session.open(store, 'ada', AgentContext())
     assert again.context.need_user_approve_tools == ['pay']
     assert again.context.unanswered() == left
     assert sorted((await again.run(agent, None, lambda call, metadata: True)).split(' | ')) == ['1', 'paid 5']
@@ -157,29 +158,29 @@ async def test_result_of_a_call_that_is_executed_elsewhere_can_come_later(store:
         toolsets=agent.toolsets[1:],
         output_type=[str, DeferredToolRequests],
     )
-    left = await Session.open(store, 'ada').run(external, 'Go', never)
+    left = await (await Session.open(store, 'ada')).run(external, 'Go', never)
     assert [call.tool_name for call in left.calls] == ['elsewhere']
-    session = Session.open(store, 'ada')
+    session = await Session.open(store, 'ada')
     session.context.answers.calls[left.calls[0].tool_call_id] = 'from elsewhere'
     assert await session.run(external, None, never) == 'from elsewhere'
 
 
 @pytest.mark.anyio
 async def test_failed_turn_leaves_the_session_as_it_was(store: SessionStore) -> None:
-    session = Session.open(store, 'ada')
+    session = await Session.open(store, 'ada')
     await session.run(agent, 'Go', never)
     before = session.context.export_state()
     broken = Agent(script(('count', {}), ('broken', {})), deps_type=AgentContext, toolsets=agent.toolsets[1:])
     with pytest.raises(ConnectionError):
         await session.run(broken, 'Go', never)
-    assert session.context.export_state() == before == store.load('ada')[1]
+    assert session.context.export_state() == before == (await store.load('ada'))[1]
 
 
 @pytest.mark.anyio
 async def test_concurrent_writer_is_refused_and_writes_nothing(store: SessionStore, tmp_path: Path) -> None:
-    await Session.open(store, 'ada').run(agent, 'Go', never)
-    with SessionStore(tmp_path / 'sessions.db') as other:
-        first, second = Session.open(store, 'ada'), Session.open(other, 'ada')
+    await (await Session.open(store, 'ada')).run(agent, 'Go', never)
+    async with SessionStore(tmp_path / 'sessions.db') as other:
+        first, second = await Session.open(store, 'ada'), await Session.open(other, 'ada')
         await first.run(agent, 'First', never)
         with pytest.raises(StaleSessionError) as caught:
             await second.run(agent, 'Second', never)
@@ -187,36 +188,208 @@ async def test_concurrent_writer_is_refused_and_writes_nothing(store: SessionSto
         "Session 'ada' was written by someone else: it is at revision 2, and revision 1 was read. "
         'Open it again, and repeat what you did.'
     )
-    assert store.load('ada')[1] == first.context.export_state()
+    assert (await store.load('ada'))[1] == first.context.export_state()
     with pytest.raises(StaleSessionError, match='it is at revision 2, and revision 0 was read'):
-        store.save('ada', ResumableState(), 0)
+        await store.save('ada', ResumableState(), 0)
     with pytest.raises(StaleSessionError, match='it is at revision 0, and revision 3 was read'):
-        store.save('nobody', ResumableState(), 3)
+        await store.save('nobody', ResumableState(), 3)
 
 
-def test_write_that_fails_half_way_leaves_what_was_there(store: SessionStore) -> None:
-    store.save('ada', ResumableState(need_user_approve_tools=['a']), 0)
+@pytest.mark.anyio
+async def test_write_that_fails_half_way_leaves_what_was_there(store: SessionStore) -> None:
+    await store.save('ada', ResumableState(need_user_approve_tools=['a']), 0)
 
     class Unwritable(ResumableState):
         def to_json(self) -> str:
             raise RuntimeError('while it is written')
 
     with pytest.raises(RuntimeError):
-        store.save('ada', Unwritable(), 1)
-    assert store.load('ada') == (1, ResumableState(need_user_approve_tools=['a']))
-    assert store.save('ada', ResumableState(), 1) == 2
+        await store.save('ada', Unwritable(), 1)
+    assert await store.load('ada') == (1, ResumableState(need_user_approve_tools=['a']))
+    assert await store.save('ada', ResumableState(), 1) == 2
 
 
-def test_file_is_a_write_ahead_log_that_is_flushed_with_each_write(store: SessionStore, tmp_path: Path) -> None:
+@pytest.mark.anyio
+async def test_file_is_a_write_ahead_log_that_is_flushed_with_each_write(store: SessionStore, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / 'sessions.db')) as connection:
         assert connection.execute('PRAGMA journal_mode').fetchone() == ('wal',)
-    assert store._db.execute('PRAGMA synchronous').fetchone() == (2,)  # pyright: ignore[reportPrivateUsage]
+    assert await store._within(  # pyright: ignore[reportPrivateUsage]
+        lambda: store._db.execute('PRAGMA synchronous').fetchone()  # pyright: ignore[reportPrivateUsage]
+    ) == (2,)
 
 
-def test_stored_state_of_a_newer_version_is_refused(store: SessionStore) -> None:
-    store.save('ada', ResumableState().model_copy(update={'version': 9}), 0)
+@pytest.mark.anyio
+async def test_stored_state_of_a_newer_version_is_refused(store: SessionStore) -> None:
+    await store.save('ada', ResumableState().model_copy(update={'version': 9}), 0)
     with pytest.raises(UserError, match='The state is of version 9'):
-        Session.open(store, 'ada')
+        await Session.open(store, 'ada')
+
+
+# Two at once.
+
+
+class Gate(BaseTool):
+    """Says that it was called, and waits until it may go on."""
+
+    name = 'gate'
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.reached, self.open = asyncio.Event(), asyncio.Event()
+
+    async def call(self, ctx: RunContext[AgentContext]) -> str:
+        self.calls += 1
+        self.reached.set()
+        await self.open.wait()
+        return 'through'
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize('objects', ['one object', 'two objects'])
+async def test_turn_in_the_middle_of_another_one_is_refused_before_anything_runs(
+    store: SessionStore, objects: str
+) -> None:
+    gate = Gate()
+    slow = Agent(script(('gate', {})), deps_type=AgentContext, toolsets=[Toolset[AgentContext](tools=[gate])])
+    first = await Session.open(store, 'ada')
+    second = first if objects == 'one object' else await Session.open(store, 'ada')
+    turn = asyncio.create_task(first.run(slow, 'First', never))
+    await gate.reached.wait()
+    with pytest.raises(SessionBusyError, match="Session 'ada' is in the middle of a turn"):
+        await second.run(slow, 'Second', never)
+    with pytest.raises(SessionBusyError):
+        async with second.stream(slow, 'Second', never):
+            pass
+    # Other sessions have their turns meanwhile.
+    assert await (await Session.open(store, 'grace')).run(agent, 'Go', never) == '1 | paid 5'
+    gate.open.set()
+    assert await turn == 'through'
+    assert (prompts(first), gate.calls) == (['First'], 1)
+    assert await first.run(slow, 'Second', never) == 'through'
+    assert prompts(await Session.open(store, 'ada')) == ['First', 'Second']
+
+
+@pytest.mark.anyio
+async def test_turn_that_failed_or_was_cancelled_leaves_the_way_to_the_next(store: SessionStore) -> None:
+    gate = Gate()
+    slow = Agent(script(('gate', {})), deps_type=AgentContext, toolsets=[Toolset[AgentContext](tools=[gate])])
+    session = await Session.open(store, 'ada')
+    turn = asyncio.create_task(session.run(slow, 'First', never))
+    await gate.reached.wait()
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    broken = Agent(script(('broken', {})), deps_type=AgentContext, toolsets=agent.toolsets[1:])
+    with pytest.raises(ConnectionError):
+        await session.run(broken, 'Second', never)
+    assert await session.run(agent, 'Third', never) == '1 | paid 5'
+    assert prompts(session) == ['Third']
+
+
+@pytest.mark.anyio
+async def test_turn_of_a_session_that_someone_else_has_written_is_refused_before_anything_runs(
+    store: SessionStore, tmp_path: Path
+) -> None:
+    gate = Gate()
+    slow = Agent(script(('gate', {})), deps_type=AgentContext, toolsets=[Toolset[AgentContext](tools=[gate])])
+    session = await Session.open(store, 'ada')
+    async with SessionStore(tmp_path / 'sessions.db') as other:
+        await (await Session.open(other, 'ada')).save()
+    with pytest.raises(StaleSessionError):
+        await session.run(slow, 'Go', never)
+    assert gate.calls == 0
+
+
+@pytest.mark.anyio
+async def test_writes_of_one_session_at_once_follow_one_another(store: SessionStore) -> None:
+    session = await Session.open(store, 'ada')
+    await asyncio.gather(*(session.save() for _ in range(5)))
+    assert session.revision == 5 == (await Session.open(store, 'ada')).revision
+
+
+# A file that is locked, and threads.
+
+
+@pytest.mark.anyio
+async def test_event_loop_goes_on_while_the_file_is_locked(store: SessionStore, tmp_path: Path) -> None:
+    session = await Session.open(store, 'ada')
+    with closing(sqlite3.connect(tmp_path / 'sessions.db', isolation_level=None)) as other:
+        other.execute('BEGIN IMMEDIATE')
+        saving = asyncio.create_task(session.save())
+        await asyncio.sleep(0.05)  # It gets here while the other one has the lock.
+        assert not saving.done()
+        other.execute('ROLLBACK')
+        await saving
+    assert session.revision == 1
+
+
+@pytest.mark.anyio
+async def test_event_loop_goes_on_while_a_file_that_is_locked_is_opened(tmp_path: Path) -> None:
+    async def use() -> tuple[int, ResumableState]:
+        async with SessionStore(tmp_path / 'sessions.db') as store:
+            return await store.load('ada')
+
+    with closing(sqlite3.connect(tmp_path / 'sessions.db', isolation_level=None)) as other:
+        other.execute('CREATE TABLE others (x)')
+        other.execute('BEGIN EXCLUSIVE')
+        opening = asyncio.create_task(use())
+        await asyncio.sleep(0.05)
+        assert not opening.done()
+        other.execute('ROLLBACK')
+        assert await opening == (0, ResumableState())
+
+
+@pytest.mark.anyio
+async def test_save_that_is_cancelled_while_it_waits_leaves_a_session_that_can_be_saved(
+    store: SessionStore, tmp_path: Path
+) -> None:
+    session = await Session.open(store, 'ada')
+    with closing(sqlite3.connect(tmp_path / 'sessions.db', isolation_level=None)) as other:
+        other.execute('BEGIN IMMEDIATE')
+        saving = asyncio.create_task(session.save())
+        await asyncio.sleep(0.05)
+        saving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await saving
+        other.execute('ROLLBACK')
+    await session.save()
+    assert session.revision == (await Session.open(store, 'ada')).revision
+
+
+@pytest.mark.anyio
+async def test_threads_with_loops_of_their_own_use_one_store(store: SessionStore) -> None:
+    session = await Session.open(store, 'shared')
+
+    async def use(number: int) -> str:
+        await session.save()
+        return await (await Session.open(store, f'session {number}')).run(agent, 'Go', never)
+
+    outputs = await asyncio.gather(*(asyncio.to_thread(asyncio.run, use(number)) for number in range(8)))
+    assert outputs == ['1 | paid 5'] * 8
+    assert session.revision == (await Session.open(store, 'shared')).revision == 8
+
+
+@pytest.mark.anyio
+async def test_store_that_is_not_open_says_how_to_open_it(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path / 'sessions.db')
+    for _ in range(2):
+        with pytest.raises(UserError, match=r'is not open. Use it in `async with SessionStore\(...\) as store:`.'):
+            await store.load('ada')
+        async with store:
+            with pytest.raises(UserError, match='is open already'):
+                await store.__aenter__()
+            await store.load('ada')
+
+
+@pytest.mark.anyio
+async def test_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / 'sessions.db'
+    path.write_text('something else entirely, which is not to be lost' * 100)
+    before = path.read_bytes()
+    with pytest.raises(sqlite3.DatabaseError):
+        async with SessionStore(path):
+            pass
+    assert path.read_bytes() == before
 
 
 # Processes that are killed. They are forked from this one, which has imported everything, so that each takes milliseconds.
@@ -225,9 +398,23 @@ def test_stored_state_of_a_newer_version_is_refused(store: SessionStore) -> None
 @pytest.fixture
 def warm(tmp_path: Path) -> None:
     """Have all that is built at the first use, so that not each process builds it again."""
-    with SessionStore(tmp_path / 'warm.db') as store:
-        asyncio.run(Session.open(store, 'ada').run(agent, 'Go', never))
-        Session.open(store, 'ada')
+
+    async def turn() -> None:
+        async with SessionStore(tmp_path / 'warm.db') as store:
+            await (await Session.open(store, 'ada')).run(agent, 'Go', never)
+            await Session.open(store, 'ada')
+
+    asyncio.run(turn())
+
+
+def stored(path: Path, name: str = 'ada') -> Session:
+    """Read a session from a file."""
+
+    async def read() -> Session:
+        async with SessionStore(path) as store:
+            return await Session.open(store, name)
+
+    return asyncio.run(read())
 
 
 posix = pytest.mark.skipif(not hasattr(os, 'fork'), reason='a process is forked')
@@ -293,8 +480,8 @@ def test_process_killed_at_any_moment_loses_no_turn_that_was_reported(tmp_path: 
 
     def turns(report: Callable[[str], None]) -> None:
         async def talk() -> None:
-            with SessionStore(path) as store:
-                session = Session.open(store, 'ada')
+            async with SessionStore(path) as store:
+                session = await Session.open(store, 'ada')
                 report('ready')
                 while True:
                     number = len(prompts(session))
@@ -307,9 +494,8 @@ def test_process_killed_at_any_moment_loses_no_turn_that_was_reported(tmp_path: 
         lines = killed(*forked(turns), at='ready', after=chance.uniform(0, 0.05))
         done = [int(line.split()[1]) for line in lines if line.startswith('done')]
         intact(path)
-        with SessionStore(path) as store:
-            session = Session.open(store, 'ada')
-            found = prompts(session)
+        session = stored(path)
+        found = prompts(session)
         reported = max([reported - 1, *done]) + 1
         assert found == [f'turn {number}' for number in range(len(found))]
         # One turn may be stored and not yet reported.
@@ -338,33 +524,37 @@ def test_process_killed_while_it_waits_for_an_approval_asks_again_and_has_done_a
             report('asked')
             time.sleep(60)
 
-        with SessionStore(path) as store:
-            asyncio.run(Session.open(store, name, careful()).run(agent, 'Go', ask))
+        async def talk() -> None:
+            async with SessionStore(path) as store:
+                await (await Session.open(store, name, careful())).run(agent, 'Go', ask)
+
+        asyncio.run(talk())
 
     def resume(report: Callable[[str], None]) -> None:
         def ask(call: ToolCallPart, metadata: dict[str, Any]) -> Any:
             report(f'asked again for {call.args_as_dict()} {metadata}')
             return ToolApproved(override_args={'amount': 6})
 
-        with SessionStore(path) as store:
-            output = asyncio.run(Session.open(store, name).run(agent, None, ask))
-            report('done ' + ' | '.join(sorted(output.split(' | '))))
-            time.sleep(60)
+        async def talk() -> None:
+            async with SessionStore(path) as store:
+                output = await (await Session.open(store, name)).run(agent, None, ask)
+                report('done ' + ' | '.join(sorted(output.split(' | '))))
+                await asyncio.sleep(60)
+
+        asyncio.run(talk())
 
     for number in range(request.config.getoption('kills')):
         name = f'session {number}'
         assert killed(*forked(turn), at='asked', after=chance.uniform(0, 0.005)) == ['asked']
         intact(path)
-        with SessionStore(path) as store:
-            session = Session.open(store, name)
+        session = stored(path, name)
         assert [call.tool_name for call in session.context.unanswered().approvals] == ['pay']
         assert returns(session.context.message_history) == [1]
         assert session.context.toolset_states == {'': {'count': 1}}
 
         lines = killed(*forked(resume), at='done 1 | paid 6')
         assert lines == ["asked again for {'amount': 5} {'currency': 'EUR'}", 'done 1 | paid 6']
-        with SessionStore(path) as store:
-            session = Session.open(store, name)
+        session = stored(path, name)
         assert session.context.pending is None
         assert sorted(map(str, returns(session.context.message_history))) == ['1', 'paid 6']
 
@@ -388,15 +578,15 @@ def test_answer_that_was_stored_is_not_asked_for_again(tmp_path: Path) -> None:
 
     def turn(report: Callable[[str], None]) -> None:
         REPORT[:] = [report]
-        with SessionStore(path) as store:
-            session = Session.open(store, 'ada', careful())
-            asyncio.run(session.run(slow, 'Go', lambda call, metadata: ToolApproved(override_args={'amount': 8})))
+        asyncio.run(talk(slow, 'Go', lambda call, metadata: ToolApproved(override_args={'amount': 8})))
+
+    async def talk(agent: Any, prompt: str | None, ask: Callable[[ToolCallPart, dict[str, Any]], Any]) -> Any:
+        async with SessionStore(path) as store:
+            return await (await Session.open(store, 'ada', careful())).run(agent, prompt, ask)
 
     assert killed(*forked(turn), at='running') == ['running']
-    with SessionStore(path) as store:
-        session = Session.open(store, 'ada')
-        assert not session.context.unanswered().approvals
-        assert asyncio.run(session.run(agent, None, never)) == 'paid 8'
+    assert not stored(path).context.unanswered().approvals
+    assert asyncio.run(talk(agent, None, never)) == 'paid 8'
 
 
 REPORT: list[Callable[[str], None]] = []
@@ -407,17 +597,20 @@ def test_of_processes_that_write_one_session_at_once_none_overwrites_another(tmp
     path = tmp_path / 'sessions.db'
 
     def write(report: Callable[[str], None]) -> None:
-        written = 0
-        with SessionStore(path) as store:
-            report('ready')
-            while written < 20:
-                session = Session.open(store, 'ada')
-                session.context.need_user_approve_tools.append(f'{os.getpid()}')
-                try:
-                    session.save()
-                except StaleSessionError:
-                    continue
-                written += 1
+        async def write_often() -> None:
+            written = 0
+            async with SessionStore(path) as store:
+                report('ready')
+                while written < 20:
+                    session = await Session.open(store, 'ada')
+                    session.context.need_user_approve_tools.append(f'{os.getpid()} {written}')
+                    try:
+                        await session.save()
+                    except StaleSessionError:
+                        continue
+                    written += 1
+
+        asyncio.run(write_often())
 
     processes = [forked(write) for _ in range(4)]
     for process, reading in processes:
@@ -425,7 +618,7 @@ def test_of_processes_that_write_one_session_at_once_none_overwrites_another(tmp
         os.close(reading)
         assert status == 0
     intact(path)
-    with SessionStore(path) as store:
-        revision, state = store.load('ada')
-    assert revision == len(state.need_user_approve_tools) == 80
-    assert {state.need_user_approve_tools.count(f'{process}') for process, _ in processes} == {20}
+    session = stored(path)
+    assert session.revision == 80
+    expected = [f'{process} {number}' for process, _ in processes for number in range(20)]
+    assert sorted(session.context.need_user_approve_tools) == sorted(expected)

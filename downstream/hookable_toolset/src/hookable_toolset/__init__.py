@@ -2,11 +2,11 @@
 
 from .context import AgentContext, ResumableState
 from .hooks import CallMetadata, GlobalHooks, GlobalPostHookFunc, GlobalPreHookFunc, PostHookFunc, PreHookFunc
-from .store import Session, SessionStore, StaleSessionError
+from .store import Session, SessionBusyError, SessionStore, SessionStream, StaleSessionError
 from .tools import BaseTool
 from .toolset import BaseToolset, HookableToolsetTool, Toolset, ToolsetView
 
 __all__ = ['AgentContext', 'ResumableState']
 __all__ += ['CallMetadata', 'GlobalHooks', 'GlobalPostHookFunc', 'GlobalPreHookFunc', 'PostHookFunc', 'PreHookFunc']
-__all__ += ['Session', 'SessionStore', 'StaleSessionError']
+__all__ += ['Session', 'SessionBusyError', 'SessionStore', 'SessionStream', 'StaleSessionError']
 __all__ += ['BaseTool', 'BaseToolset', 'HookableToolsetTool', 'Toolset', 'ToolsetView']

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from codecs import getincrementaldecoder
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import anyio
 from pydantic_ai import ModelRetry, RunContext
 from pydantic_ai import messages as m
-from pydantic_ai.models.function import AgentInfo
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall
 
 from .tools import BaseTool
 
@@ -44,18 +46,38 @@ class ListFilesTool(FolderTool):
     def call(self, ctx: RunContext[Any], path: str = '.') -> list[str]:
         """List."""
         found = (item for item in self.inside(path).rglob('*') if item.is_file())
-        return sorted(item.relative_to(self.folder).as_posix() for item in found)[:1000]
+        names = sorted(item.relative_to(self.folder).as_posix() for item in found)[:1000]
+        return [os.fsencode(name).decode(errors='replace') for name in names]  # A session holds Unicode only.
 
 
 class ReadFileTool(FolderTool):
-    """Reads a file."""
+    """Reads a file, in parts if it is long."""
 
     name = 'read_file'
-    description = 'Read a text file.'
+    description = 'Read a text file. Of a long one, a part is returned, which says how to go on.'
+    limit = 50_000
+    """How many bytes are read at once."""
 
-    def call(self, ctx: RunContext[Any], path: str) -> str:
-        """Read."""
-        return self.inside(path).read_text('utf-8')
+    def call(self, ctx: RunContext[Any], path: str, offset: int = 0) -> str:
+        """Read.
+
+        Args:
+            ctx: The context.
+            path: The file.
+            offset: The byte to begin at.
+        """
+        target = self.inside(path)
+        if target.exists() and not target.is_file():
+            raise ModelRetry(f'{path!r} is no regular file. Give the path of one.')
+        with target.open('rb') as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(min(max(offset, 0), size))
+            data = file.read(self.limit)
+            end = file.tell()
+        # What the limit cuts off of a character is left to the next part.
+        text = getincrementaldecoder('utf-8')().decode(data, final=end == size)
+        end -= len(data) - len(text.encode())
+        return text if end >= size else f'{text}\n[{size - end} bytes of {size} are left: go on with offset={end}]'
 
 
 class WriteFileTool(FolderTool):
@@ -125,10 +147,23 @@ def scripted_model(messages: list[m.ModelMessage], info: AgentInfo) -> m.ModelRe
             name, _, rest = part.content.strip().partition(' ')
             for tool in info.function_tools:
                 if tool.name == name:
-                    parameters = list(tool.parameters_json_schema.get('properties', ()))
+                    schema = tool.parameters_json_schema
+                    parameters = schema.get('required') or list(schema.get('properties', ()))
                     # A word for each of them, and all that is left for the last.
                     arguments = dict(zip(parameters, rest.split(maxsplit=len(parameters) - 1), strict=False))
                     return m.ModelResponse([m.ToolCallPart(name, arguments)])
             names = ', '.join(tool.name for tool in info.function_tools)
             answers.append(f'I am a script. Begin with the name of a tool, and its arguments: {names}.')
     return m.ModelResponse([m.TextPart('\n'.join(answers))])
+
+
+async def scripted_stream(
+    messages: list[m.ModelMessage], info: AgentInfo
+) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
+    """Answer as `scripted_model()` does, line by line."""
+    for index, part in enumerate(scripted_model(messages, info).parts):
+        if isinstance(part, m.ToolCallPart):
+            yield {index: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
+        elif isinstance(part, m.TextPart):
+            for line in part.content.splitlines(keepends=True):
+                yield line

@@ -8,9 +8,11 @@ import inspect
 import os
 import sqlite3
 import sys
+import sysconfig
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from prompt_toolkit import PromptSession
@@ -21,14 +23,15 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 from rich.console import Console
 
-from .builtin import ListFilesTool, ReadFileTool, ShellTool, WriteFileTool, scripted_model
+from .builtin import ListFilesTool, ReadFileTool, ShellTool, WriteFileTool, scripted_model, scripted_stream
 from .context import AgentContext
 from .hooks import GlobalHooks, resolve
 from .store import Session, SessionStore, StaleSessionError
+from .terminal import indented, printable
 from .tools import BaseTool
 from .toolset import Toolset
 
-console = Console(highlight=False, soft_wrap=True)
+console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 HELP = """\
 /tools           lists the tools
 /approve         lists the tools that need an approval
@@ -37,6 +40,8 @@ HELP = """\
 /quit            ends; the session stays"""
 ANSWERS = 'y, n, always or edit'
 ARGUMENTS = TypeAdapter(dict[str, Any])
+SHOWN = 500
+"""How many characters of a result are shown."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,15 +56,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     os.environ.setdefault('PYDANTIC_AI_NO_BANNER', '1')  # It would come in the middle of the chat.
     try:
-        with SessionStore(options.db) as store:
-            tools = load_tools(options.tools) if options.tools else builtin_tools(options.folder)
-            asyncio.run(Chat(store, options.session, tools, options.model).run())
-    except (UserError, ImportError, OSError, sqlite3.Error) as error:
-        console.print(f'error: {error}', markup=False)
-        return 1
+        tools = load_tools(options.tools) if options.tools else builtin_tools(options.folder)
+        asyncio.run(chat_in(options.db, options.session, Chat(tools, options.model)))
+    except sqlite3.Error as error:
+        return _fail(f'`{options.db}`: {error}')
+    except (UserError, ImportError, OSError, ValueError) as error:
+        return _fail(str(error))
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+async def chat_in(db: Path, name: str, chat: Chat) -> None:
+    """Chat in a session of a file until the input ends."""
+    async with SessionStore(db) as store:
+        await chat.run(store, name)
+
+
+def _fail(text: str) -> int:
+    console.print(printable(f'error: {text}'))
+    return 1
 
 
 def builtin_tools(folder: Path) -> list[BaseTool]:
@@ -77,43 +93,64 @@ def load_tools(source: str) -> list[type[BaseTool] | BaseTool]:
     """Return what a module has in `TOOLS`, or else the classes of tools that it defines.
 
     Raises:
-        UserError: It has no tools.
-        ImportError: It can't be imported.
+        UserError: It has no tools, they are faulty, or it raises something. The text is one line for each fault.
+        ImportError: There is no such module.
     """
     sys.path.insert(0, '')
-    module = importlib.import_module(source)
-    classes = [item for item in vars(module).values() if isinstance(item, type) and item.__module__ == module.__name__]
-    found = [item for item in classes if issubclass(item, BaseTool) and not inspect.isabstract(item)]
-    tools = list(getattr(module, 'TOOLS', found))
+    try:
+        module = importlib.import_module(source)
+        items = [item for item in vars(module).values() if isinstance(item, type) and item.__module__ == source]
+        found = [item for item in items if issubclass(item, BaseTool) and not inspect.isabstract(item)]
+        tools = list(getattr(module, 'TOOLS', found))
+        Toolset(tools=tools)  # which refuses what doesn't fit
+    except ModuleNotFoundError as error:
+        if source == error.name or source.startswith(f'{error.name}.'):
+            raise
+        raise UserError(_fault(source, error)) from error
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UserError(_fault(source, error)) from error
     if not tools:
         raise UserError(f'`{source}` has no tools. Define subclasses of `BaseTool` there, or a list `TOOLS`.')
     return tools
 
 
-class Chat:
-    """A session, an agent that is built once for it, and the terminal."""
+def _fault(source: str, error: BaseException) -> str:
+    """Say in a line what a module raised, and where in the files that are the user's."""
+    text = ' '.join(f'{type(error).__name__}: {error}'.split())
+    if isinstance(error, SyntaxError):  # Its text says where.
+        return f'`{source}` is not imported. {text}'
+    others = [str(Path(__file__).parent), *sysconfig.get_paths().values(), '<']
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith(tuple(others))]
+    places = [f' ({frame.filename}, line {frame.lineno})' for frame in frames]
+    return f'`{source}` is not imported. {text}{"".join(places[-1:])}'
 
-    def __init__(self, store: SessionStore, name: str, tools: Sequence[type[BaseTool] | BaseTool], model: str | None):
+
+class Chat:
+    """An agent, a session and the terminal."""
+
+    session: Session
+
+    def __init__(self, tools: Sequence[type[BaseTool] | BaseTool], model: str | None):
         hooks = GlobalHooks(pre=self._show_call, post=self._show_result)
         self.toolset: Toolset[AgentContext] = Toolset(tools=tools, global_hooks=hooks)
         self.agent: Agent[AgentContext, Any] = Agent(
-            model or FunctionModel(scripted_model),
+            model or FunctionModel(scripted_model, stream_function=scripted_stream),
             deps_type=AgentContext,
             output_type=[str, DeferredToolRequests],
             toolsets=[self.toolset],
         )
-        # A tool that has something to say to the one who approves is to be asked about.
-        silent = BaseTool.get_approval_metadata
-        asking = [tool.name for tool in self.toolset.tools if type(tool).get_approval_metadata is not silent]
-        self.session = Session.open(store, name, AgentContext(need_user_approve_tools=asking))
         words = [*(tool.name for tool in self.toolset.tools), '/tools', '/approve', '/resume', '/help', '/quit']
         completer = WordCompleter(words, sentence=True)
         self.terminal = PromptSession[str](completer=completer) if sys.stdin.isatty() else None
+        self._within_line = False  # Whether what the model says has not yet come to the end of a line.
 
-    async def run(self) -> None:
-        """Chat until the input ends."""
+    async def run(self, store: SessionStore, name: str) -> None:
+        """Chat in a session until the input ends."""
+        await self._open(store, name)
         turns = sum(message.kind == 'response' for message in self.session.context.message_history)
-        self._say(f'Session {self.session.name!r}, {turns} responses so far. /help says what you can do.')
+        self._say(f'Session {name!r}, {turns} responses so far. /help says what you can do.')
         self._say_what_waits()
         while (line := await self._read('> ')) is not None and (line := line.strip()) != '/quit':
             try:
@@ -123,39 +160,52 @@ class Chat:
                     await self._turn(line)
             except StaleSessionError as error:
                 self._say(f'error: {error}')
-                self.session = Session.open(self.session.store, self.session.name)
+                await self._open(store, name)
             except Exception as error:  # noqa: BLE001 (what was stored is as it was, and the chat goes on)
                 self._say(f'error: {type(error).__name__}: {error}')
 
+    async def _open(self, store: SessionStore, name: str) -> None:
+        # A tool that has something to say to the one who approves is to be asked about.
+        silent = BaseTool.get_approval_metadata
+        asking = [tool.name for tool in self.toolset.tools if type(tool).get_approval_metadata is not silent]
+        self.session = await Session.open(store, name, AgentContext(need_user_approve_tools=asking))
+
     async def _command(self, name: str = '', *names: str) -> None:
         context = self.session.context
-        needing = context.need_user_approve_tools
+        needing, allowed = context.need_user_approve_tools, context.user_allowed_tools
         if name == 'tools':
             for tool in self.toolset.tools:
-                notes = ['needs an approval'] * (tool.name in needing)
+                notes = ['needs an approval'] * (tool.name in needing and tool.name not in allowed)
                 notes += [] if await resolve(tool.is_available()) else ['not available']
                 self._say(f'{tool.name:16}{tool.description} {", ".join(notes)}')
         elif name == 'approve':
             for tool in self.toolset.subset(names).names:
-                needing.remove(tool) if tool in needing else needing.append(tool)
-                self.session.save()
-            self._say(f'An approval is needed for: {", ".join(needing) or "nothing"}.')
+                if tool in allowed:
+                    allowed.remove(tool)
+                else:
+                    (allowed if tool in needing else needing).append(tool)
+            if names:
+                await self.session.save()
+            asking = [tool for tool in needing if tool not in allowed]
+            self._say(f'An approval is needed for: {", ".join(asking) or "nothing"}.')
         elif name == 'resume':
             await self._turn(None) if context.pending else self._say('Nothing waits for an approval.')
         else:
             self._say(HELP)
 
     async def _turn(self, prompt: str | None) -> None:
-        output = await self.session.run(self.agent, prompt, self._ask)
-        if isinstance(output, DeferredToolRequests):
-            self._say_what_waits()
-        else:
-            self._say(output)
+        async with self.session.stream(self.agent, prompt, self._ask) as turn:
+            async for text in turn.text():
+                self._show(text)
+        self._end_line()
+        self._say_what_waits()
 
     async def _ask(self, call: ToolCallPart, metadata: dict[str, Any]) -> bool | ToolApproved | ToolDenied | None:
-        self._say(f'{call.tool_name} {call.args_as_json_str()} needs your approval.')
+        # Not as the model wrote them, with line breaks that move the arguments out of sight or names twice.
+        arguments = ARGUMENTS.dump_json(call.args_as_dict()).decode()
+        self._say(f'{call.tool_name} {arguments} needs your approval.')
         for key, value in metadata.items():
-            self._say(f'  {key}: {value}')
+            console.print(indented(f'  {key}: {value}'))
         while (line := await self._read(f'{ANSWERS}? ')) is not None:
             answer, _, reason = line.strip().partition(' ')
             if answer == 'y':
@@ -163,10 +213,9 @@ class Chat:
             if answer == 'n':
                 return ToolDenied(reason) if reason else ToolDenied()
             if answer == 'always':
-                needing = self.session.context.need_user_approve_tools
-                needing[:] = [name for name in needing if name != call.tool_name]
+                self.session.context.user_allowed_tools.append(call.tool_name)
                 return True
-            if answer == 'edit' and (text := await self._read('arguments: ', call.args_as_json_str())) is not None:
+            if answer == 'edit' and (text := await self._read('arguments: ', printable(arguments))) is not None:
                 try:
                     return ToolApproved(override_args=ARGUMENTS.validate_json(text))
                 except ValidationError as error:
@@ -180,19 +229,23 @@ class Chat:
         try:
             if self.terminal:
                 return await self.terminal.prompt_async(prompt, default=default)
-            console.print(prompt, end='', markup=False)
+            console.print(prompt, end='')
             return sys.stdin.readline() or None
         except EOFError:
             return None
 
     def _show_call(self, ctx: RunContext[AgentContext], name: str, args: dict[str, Any]) -> dict[str, Any]:
-        self._say(f'-> {name} {args}')
+        self._end_line()
+        console.print(indented(f'-> {name} {args}'))
         return args
 
     def _show_result(self, ctx: RunContext[AgentContext], name: str, result: Any) -> Any:
         """Show what came out, and tell the model of errors in place of ending the run."""
         told = f'{type(result).__name__}: {result}' if isinstance(result, Exception) else result
-        self._say(f'<- {name} {str(told)[:500]}')
+        text = str(told)
+        left = f' [... {len(text)} characters in all]' if len(text) > SHOWN else ''
+        self._end_line()
+        console.print(indented(f'<- {name} {text[:SHOWN]}{left}'))
         return told
 
     def _say_what_waits(self) -> None:
@@ -200,8 +253,19 @@ class Chat:
         if self.session.context.pending:
             self._say(f'Waiting for an approval: {", ".join(waiting) or "none any more"}. /resume goes on.')
 
+    def _show(self, text: str) -> None:
+        """Show a piece of what the model says."""
+        console.print(printable(text), end='')
+        self._within_line = not text.endswith('\n') if text else self._within_line
+
+    def _end_line(self) -> None:
+        if self._within_line:
+            console.print()
+            self._within_line = False
+
     def _say(self, text: str) -> None:
-        console.print(text, markup=False)
+        self._end_line()
+        console.print(printable(text))
 
 
 if __name__ == '__main__':

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast, overload
 
 import pydantic_ai
-from pydantic import BaseModel, ConfigDict, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, model_validator
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, UserError
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.run import AgentRunResult
@@ -22,7 +22,11 @@ INSTALLED = pydantic_ai.__version__.partition('+')[0]
 
 
 class ResumableState(BaseModel):
-    """What is needed to go on with a conversation in another process. As JSON, it goes out and comes back equal."""
+    """What is needed to go on with a conversation in another process. As JSON, it goes out and comes back equal.
+
+    Derive from it to keep fields of an own `AgentContext`: those that have the same names. Give each a default, for the
+    states that were stored before it was there. A field that the type doesn't have is refused, as it would be lost.
+    """
 
     model_config = ConfigDict(ser_json_bytes='base64', val_json_bytes='base64', revalidate_instances='always')
 
@@ -32,24 +36,36 @@ class ResumableState(BaseModel):
     message_history: list[ModelMessage] = []
     subagent_history: dict[str, list[ModelMessage]] = {}
     need_user_approve_tools: list[str] = []
+    user_allowed_tools: list[str] = []
     pending: DeferredToolRequests | None = None
     answers: DeferredToolResults = DeferredToolResults()
     toolset_states: dict[str, dict[str, JsonValue]] = {}
 
     @model_validator(mode='before')
     @classmethod
-    def _check_versions(cls, data: Any) -> Any:
-        """Refuse what a newer version wrote, before anything else of it is read."""
-        head = vars(data) if isinstance(data, cls) else cast('dict[str, Any]', data)
+    def _check_head(cls, data: Any) -> Any:
+        """Refuse what a newer version or another type wrote, before anything else of it is read."""
+        if isinstance(data, cls):
+            data = {name: getattr(data, name) for name in cls.model_fields}
+        if not isinstance(data, dict):
+            return data
+        head = cast('dict[str, Any]', data)
         if (version := head.get('version', VERSION)) != VERSION:
             raise UserError(
                 f'The state is of version {version}, and this is `hookable_toolset` for version {VERSION}. '
                 'Use the release of it that wrote the state.'
             )
-        if _release(writer := head.get('written_by', INSTALLED)) > _release(INSTALLED):
+        writer = head.get('written_by', INSTALLED)
+        if isinstance(writer, str) and _release(writer) > _release(INSTALLED):
             raise UserError(
                 f'The state was written with pydantic-ai {writer}, and {INSTALLED} is installed, which may not '
                 f'know all of its messages. Install {writer} or a newer one.'
+            )
+        # Not `extra='forbid'`, which would hold for the messages, too.
+        if 'extra' not in cls.model_config and (unknown := sorted(head.keys() - cls.model_fields.keys())):
+            raise UserError(
+                f'The state has {", ".join(map(repr, unknown))}, which `{cls.__name__}` does not keep. '
+                'Read it by the type that wrote it: `SessionStore(..., state_type=...)`.'
             )
         return head
 
@@ -62,13 +78,21 @@ class ResumableState(BaseModel):
         """Read a state from JSON.
 
         Raises:
-            UserError: A newer version of this package or of pydantic-ai wrote it.
+            UserError: A newer version of this package or of pydantic-ai wrote it, or it isn't a state of this type.
         """
-        return cls.model_validate_json(data)
+        try:
+            return cls.model_validate_json(data)
+        except ValidationError as error:
+            first, *more = error.errors(include_url=False, include_input=False)
+            where = '.'.join(map(str, first['loc']))
+            what = f'`{where}`: {first["msg"]}' if where else first['msg']
+            raise UserError(
+                f'The state is no `{cls.__name__}`. {what}{f", and {len(more)} more faults" if more else ""}. '
+                'It was damaged, or another type wrote it.'
+            ) from error
 
 
-KEPT = ResumableState.model_fields.keys() - {'version', 'written_by'}
-"""What of an `AgentContext` goes into its state."""
+StateT = TypeVar('StateT', bound=ResumableState)
 
 
 def _exports(tool: BaseTool) -> bool:
@@ -87,7 +111,9 @@ class AgentContext:
     """
 
     need_user_approve_tools: list[str] = field(default_factory=list[str])
-    """The names of the tools that need an approval."""
+    """The names of the tools that need an approval. `with_state()` adds those that a state has to those that are there."""
+    user_allowed_tools: list[str] = field(default_factory=list[str])
+    """What the user has allowed without asking: of those tools, the names that the model calls them by."""
     message_history: list[ModelMessage] = field(default_factory=list[ModelMessage])
     subagent_history: dict[str, list[ModelMessage]] = field(default_factory=dict[str, list[ModelMessage]])
     """The histories of agents that tools delegate to, by any name."""
@@ -144,21 +170,47 @@ class AgentContext:
             if keep:
                 self.toolset_states.setdefault(toolset_id, {})[tool.name] = tool.export_state()
 
-    def export_state(self) -> ResumableState:
-        """Return all that is needed to go on elsewhere, with the states of tools as they are at this moment."""
+    @overload
+    def export_state(self) -> ResumableState: ...
+    @overload
+    def export_state(self, state_type: type[StateT]) -> StateT: ...
+    def export_state(self, state_type: type[ResumableState] = ResumableState) -> ResumableState:
+        """Return all that is needed to go on elsewhere, with the states of tools as they are at this moment.
+
+        Args:
+            state_type: What is returned. Each of its fields is that of this context with the same name.
+
+        Raises:
+            UserError: The context lacks such a field.
+        """
         states = {key: dict(tools) for key, tools in self.toolset_states.items()}
         for (key, name), tool in self._live.items():
             states.setdefault(key, {})[name] = tool.export_state()
-        kept = {name: getattr(self, name) for name in KEPT}
-        return ResumableState.model_validate(kept | {'toolset_states': states})
+        kept = {name: getattr(self, name) for name in self._kept(state_type)}
+        return state_type.model_validate(kept | {'toolset_states': states})
 
     def with_state(self, state: ResumableState) -> Self:
         """Take over a state, and return the context.
 
+        What needs an approval is what the context says and what the state says, so that a tool that is new since then is
+        asked for. All else is as in the state.
+
         Raises:
-            UserError: A newer version wrote the state.
+            UserError: A newer version wrote the state, or it has a field that the context lacks.
         """
-        state = ResumableState.model_validate(state).model_copy(deep=True)
-        for name in KEPT:
+        state = type(state).model_validate(state).model_copy(deep=True)
+        needing = dict.fromkeys([*self.need_user_approve_tools, *state.need_user_approve_tools])
+        for name in self._kept(type(state)):
             setattr(self, name, getattr(state, name))
+        self.need_user_approve_tools = list(needing)
         return self
+
+    def _kept(self, state_type: type[ResumableState]) -> set[str]:
+        """Return the names of what goes into a state."""
+        names = state_type.model_fields.keys() - {'version', 'written_by'}
+        if missing := sorted(name for name in names if not hasattr(self, name)):
+            raise UserError(
+                f'`{state_type.__name__}` keeps {", ".join(map(repr, missing))}, which `{type(self).__name__}` does not '
+                'have. Use a subclass of `AgentContext` with fields of these names.'
+            )
+        return names

@@ -237,8 +237,11 @@ class Toolset(BaseToolset[AgentDepsT]):
         assert isinstance(tool, HookableToolsetTool)
         entry = self._entries[name]
         if not ctx.tool_call_approved:
-            names = getattr(self._context(ctx), 'need_user_approve_tools', ())
-            if name in names or (names and _called_name(ctx) in names):
+            context = self._context(ctx)
+            called = _called_names(ctx) or {name}
+            needing = called.union([name]).intersection(getattr(context, 'need_user_approve_tools', ()))
+            # What the user has allowed is what the user was shown: the names that the model calls tools by.
+            if needing and not called.issubset(getattr(context, 'user_allowed_tools', ())):
                 raise ApprovalRequired(metadata=await resolve(entry.tool.get_approval_metadata()))
 
         args = to_keywords(tool_args, entry.schema.single_arg_name)
@@ -377,11 +380,16 @@ class ToolsetView(WrapperToolset[AgentDepsT]):
             _view.reset(token)
 
 
-def _called_name(ctx: RunContext[Any]) -> str | None:
-    """Return what the model calls the tool of a call, which wrappers may have renamed."""
-    parts = (part for message in reversed(ctx.messages) for part in message.parts)
-    calls = (part for part in parts if isinstance(part, ToolCallPart) and part.tool_call_id == ctx.tool_call_id)
-    return next((call.tool_name for call in calls), None)
+def _called_names(ctx: RunContext[Any]) -> set[str]:
+    """Return what the model calls the tool of a call, which wrappers may have renamed.
+
+    A model that gives one ID to two calls could have meant either; an ID that was used in an earlier response counts there.
+    """
+    for message in reversed(ctx.messages):
+        calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
+        if names := {call.tool_name for call in calls if call.tool_call_id == ctx.tool_call_id}:
+            return names
+    return set()
 
 
 async def _instructions(entries: list[_Entry], ctx: RunContext[Any]) -> list[str]:
