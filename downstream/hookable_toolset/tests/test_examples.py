@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import runpy
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, DeferredToolRequests
+from pydantic_ai import Agent, DeferredToolRequests, RunContext
 
-from hookable_toolset import AgentContext
+from hookable_toolset import AgentContext, BaseTool, Session, SessionStore, Toolset
 
 from .conftest import script
 
@@ -31,14 +33,38 @@ def test_main_example_shows_what_it_says(monkeypatch: pytest.MonkeyPatch, capsys
         assert f'{line}\n' in shown
 
 
-def test_example_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_the_readme_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv('OPENAI_API_KEY', 'none')
+    monkeypatch.chdir(tmp_path)
     readme = (Path(__file__).parents[1] / 'README.md').read_text()
-    scope: dict[str, Any] = {'__name__': 'readme'}
-    code = readme.partition('```python\n')[2].partition('```')[0]
-    exec(compile(code, 'README.md', 'exec', dont_inherit=True), scope)  # noqa: S102
+    scope: dict[str, Any] = {'__name__': 'readme', 'time': time}
+    for code in re.findall(r'```python\n(.*?)```', readme, re.DOTALL):
+        exec(compile(code, 'README.md', 'exec', dont_inherit=True), scope)  # noqa: S102
     agent: Agent[AgentContext, Any] = scope['agent']
     with agent.override(model=script(('read_file', {'path': str(tmp_path / 'missing')}))):
         output = agent.run_sync('Go', deps=AgentContext()).output
         assert output.startswith('It failed: [Errno 2]')
         assert isinstance(asyncio.run(scope['answer']('Go')), DeferredToolRequests)
+        asyncio.run(scope['main']())
+        assert 'DeferredToolRequests' in capsys.readouterr().out
+    with agent.override(model=script('Hello there')):
+
+        async def talk() -> Any:
+            async with SessionStore('sessions.db', scope['ShopState']) as store:
+                await scope['turn'](store, 'grace', 'Hello')
+                return (await Session.open(store, 'grace', scope['ShopContext']())).context.customer
+
+        assert asyncio.run(talk()) == 'grace'
+        assert capsys.readouterr().out == 'Hello there'
+
+    class Quick(BaseTool):
+        name = 'quick'
+
+        def call(self, ctx: RunContext[Any]) -> str:
+            return 'done'
+
+    toolset: Toolset[Any] = Toolset(tools=[Quick], global_hooks=scope['hooks'])
+    Agent(script(('quick', {})), toolsets=[toolset]).run_sync('Go')
+    assert re.fullmatch(r'quick took \d+\.\d seconds\n', capsys.readouterr().out)
