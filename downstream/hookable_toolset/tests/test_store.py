@@ -229,7 +229,7 @@ async def test_stored_state_of_a_newer_version_is_refused(store: SessionStore) -
 
 
 class Gate(BaseTool):
-    """Says that it was called, and waits until it may go on."""
+    """Says that it was called, and has the first call wait until it may go on."""
 
     name = 'gate'
 
@@ -240,7 +240,8 @@ class Gate(BaseTool):
     async def call(self, ctx: RunContext[AgentContext]) -> str:
         self.calls += 1
         self.reached.set()
-        await self.open.wait()
+        if self.calls == 1:
+            await self.open.wait()
         return 'through'
 
 
@@ -293,6 +294,7 @@ async def test_turn_of_a_session_that_someone_else_has_written_is_refused_before
     gate = Gate()
     slow = Agent(script(('gate', {})), deps_type=AgentContext, toolsets=[Toolset[AgentContext](tools=[gate])])
     session = await Session.open(store, 'ada')
+    gate.open.set()
     async with SessionStore(tmp_path / 'sessions.db') as other:
         await (await Session.open(other, 'ada')).save()
     with pytest.raises(StaleSessionError):
