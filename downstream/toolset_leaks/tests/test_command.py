@@ -16,7 +16,7 @@ from toolset_leaks.__main__ import main
 AGENTS = """
 import os, socket, subprocess
 from pathlib import Path
-from pydantic_ai import Agent, FunctionToolset, RunContext
+from pydantic_ai import Agent, FunctionToolset, ModelRetry, RunContext
 from pydantic_ai.models.test import TestModel
 
 storage = []
@@ -76,6 +76,30 @@ def make_deps():
     return {'greeting': 'hello'}
 
 with_deps = Agent(TestModel(), deps_type=dict, tools=[greet])
+
+def query(ctx: RunContext[dict], column: str, limit: int = 10) -> str:
+    if column not in ctx.deps['columns']:
+        raise ModelRetry(f'There is no column {column}.')
+    storage.append(column)
+    return column
+
+querying = Agent(TestModel(), deps_type=dict, tools=[query])
+columns = {'columns': ['city', 'sum']}
+
+def search(text: str) -> str:
+    return 'Error: no index'
+
+def look(text: str) -> dict:
+    return {'success': False, 'reason': 'no index'}
+
+searching = Agent(TestModel(), tools=[search, look])
+partly = Agent(TestModel(), tools=[search, pure])
+without = Agent(TestModel())
+
+def instruct(ctx: RunContext[dict]) -> str:
+    return ctx.deps['name']
+
+instructed = Agent(TestModel(), deps_type=dict, tools=[pure], instructions=instruct)
 """
 
 
@@ -157,9 +181,9 @@ def test_command_hands_deps_on(command: Command):
 def test_command_refuses_what_could_do_harm(command: Command, folder: Path, agent: str, what: str, permission: str):
     done = command(f'agents:{agent}')
 
-    assert 'NotPermittedError' in done.stdout
-    assert what in done.stdout
-    assert f'--permit {permission}' in done.stdout
+    text = ' '.join(done.stdout.split())
+    assert f'NotPermittedError: {what} ' in text
+    assert f'--permit {permission}' in text
     assert (folder / 'target.txt').read_text() == 'kept'
 
 
@@ -181,6 +205,84 @@ def test_command_hands_no_keys_on(command: Command, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv('SECRET_KEY', 'secret')
 
     assert command('agents:spying').returncode == 0
+
+
+NOTHING = 'Nothing is known: '
+FIRST = f'{NOTHING}no call of a tool succeeded. The first error, of'
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'said'),
+    [
+        (['agents:querying'], f"{FIRST} `query`: TypeError: 'NoneType' object is not subscriptable. Give the tools"),
+        (['agents:querying', '--deps', 'agents:columns'], f'{FIRST} `query`: There is no column'),
+        (['agents:searching'], f'{FIRST} `search`: Error: no index.'),
+        (['agents:writing'], f'{FIRST} `write`: NotPermittedError: open of'),
+        (['agents:without'], f'{NOTHING}the agent offered no tool.'),
+        (['agents:make_pure', '--skip', '*'], f'{NOTHING}no tool was called.'),
+        (['agents:instructed'], f"{NOTHING}no run got as far as a tool: TypeError: 'NoneType' object is not"),
+    ],
+)
+def test_command_says_when_no_call_succeeded_and_what_helps(command: Command, arguments: list[str], said: str):
+    done = command(*arguments)
+
+    text = ' '.join(done.stdout.split())
+    assert done.returncode == 2
+    assert text.startswith(said)
+    assert 'No leak' not in text
+    if said.startswith(FIRST):
+        assert '`--deps MODULE:NAME`' in text
+        assert '`--arguments FILE`' in text
+
+    done = command(*arguments, '--json')
+    assert done.returncode == 2
+    assert json.loads(done.stdout)['incomplete'] is True
+    assert done.stderr.startswith(f'error: {said}')
+
+
+def test_command_names_tools_that_never_succeeded_beside_others(command: Command):
+    done = command('agents:partly')
+
+    assert done.returncode == 0
+    assert 'No call of these succeeded, so what they keep is not known: `search` (Error: no index).' in done.stdout
+    report = json.loads(command('agents:partly', '--json').stdout)
+    assert (report['incomplete'], list(report['unproven'])) == (True, ['search'])
+    assert json.loads(command('agents:make_pure', '--json').stdout)['incomplete'] is False
+
+
+@pytest.mark.parametrize(
+    'calls', ['{"column": "city"}', '[{"column": "city"}, {"column": "sum", "limit": 3}]', '[{"column": "city"}, {}]']
+)
+def test_command_calls_tools_with_the_arguments_of_a_file(command: Command, folder: Path, calls: str):
+    (folder / 'calls.json').write_text(f'{{"query": {calls}}}')
+    done = command('agents:querying', '--deps', 'agents:columns', '--arguments', 'calls.json', '--json')
+
+    assert done.returncode == 1, done.stdout
+    report = json.loads(done.stdout)
+    assert [leak['name'] for leak in report['leaks']] == ['agents.storage']
+    assert "first 'city'" in report['leaks'][0]['what']
+
+
+@pytest.mark.parametrize(
+    ('text', 'said'),
+    [
+        (None, '`--arguments calls.json` cannot be read: No such file or directory.'),
+        ('{', '`--arguments calls.json` is no JSON: '),
+        ('[]', '`--arguments calls.json` holds no object. Write {"TOOL": {"name": "value"}}.'),
+        ('{"pure": "text"}', "The arguments of `pure` are 'text'. Write an object"),
+        ('{"poor": {}}', 'There are arguments for `poor`, and the agent has no such tool. It has `pure`.'),
+    ],
+)
+def test_command_says_what_is_wrong_with_a_file_of_arguments(
+    command: Command, folder: Path, text: str | None, said: str
+):
+    if text is not None:
+        (folder / 'calls.json').write_text(text)
+    done = command('agents:make_pure', '--arguments', 'calls.json')
+
+    assert (done.returncode, done.stdout) == (2, '')
+    assert said in done.stderr
+    assert 'Traceback' not in done.stderr
 
 
 def test_command_is_there_under_its_name(folder: Path):

@@ -23,7 +23,7 @@ import anyio
 import httpx
 import pytest
 from pydantic import TypeAdapter
-from pydantic_ai import Agent, FunctionToolset, ModelRetry, RunContext
+from pydantic_ai import Agent, FunctionToolset, ModelRetry, RunContext, Tool
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
@@ -115,6 +115,45 @@ class Schemas(Tools):
     def use(self, text: str) -> None:
         self.adapters[text] = TypeAdapter(int)
         self.patterns[text] = re.compile(text)
+
+
+class CachedTools(Tools):
+    """Makes a tool when it's first needed, and keeps it."""
+
+    def prepare(self) -> None:
+        self.by_name: dict[str, Tool[Any]] = {}
+        self.made: list[Tool[Any]] = []
+        self.groups: dict[str, list[Tool[Any]]] = {}
+        self.own: dict[str, OwnTool] = {}
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        tools = await super().get_tools(ctx)
+        self.own = {name: own_tool(tool) for name, tool in tools.items()}
+        return tools
+
+    def use(self, text: str) -> None:
+        self.by_name[text] = Tool(_length, name=text, description=f'Measures {text}')
+        self.made.append(self.by_name[text])
+        self.groups[text] = [self.by_name[text]]
+
+
+class OwnTool(ToolsetTool[Any]):
+    """A tool as toolsets define it."""
+
+
+def own_tool(tool: ToolsetTool[Any]) -> OwnTool:
+    return OwnTool(toolset=tool.toolset, tool_def=tool.tool_def, max_retries=1, args_validator=tool.args_validator)
+
+
+class ListedTools(Tools):
+    """Lists the names of its tools when one is first called."""
+
+    def prepare(self) -> None:
+        self.add_function(_length, name='length')
+        self.known: list[str] = []
+
+    def use(self, text: str) -> None:
+        self.known = self.known or list(self.tools)
 
 
 class LazilyImported(Tools):
@@ -266,6 +305,11 @@ class Deps:
     notes: list[str]
 
 
+@dataclass
+class Loading:
+    rates: dict[str, float] | None = None
+
+
 class Logged(Tools):
     def prepare(self) -> None:
         self.logger = logging.getLogger('tools')
@@ -320,6 +364,8 @@ HARMLESS: list[Callable[[], AbstractToolset[Any]]] = [
         Reconnecting,
         Locks,
         Schemas,
+        CachedTools,
+        ListedTools,
         LazilyImported,
         LoadedOnce,
         Computed,
@@ -372,16 +418,61 @@ def test_find_leaks_is_quiet_about_toolsets_that_a_factory_makes():
     assert not find_leaks(agent).leaks
 
 
-def test_find_leaks_is_quiet_about_deps():
+def noting() -> Agent[Deps, str]:
     agent = Agent(TestModel(), deps_type=Deps)
 
     @agent.tool
     def add(ctx: RunContext[Deps], text: str) -> None:
         ctx.deps.notes.append(text)
 
+    return agent
+
+
+def test_find_leaks_is_quiet_about_deps_that_each_run_has_for_itself():
+    made: list[Deps] = []
+
+    def make_deps() -> Deps:
+        made.append(Deps([]))
+        return made[-1]
+
+    assert not find_leaks(noting(), make_deps=make_deps).leaks
+    assert sum(len(deps.notes) for deps in made) == 3
+
+
+def test_watch_is_quiet_about_deps_of_one_conversation():
+    agent, deps = noting(), Deps([])
+    with Watch() as watch:
+        first = agent.run_sync('One', deps=deps)
+        agent.run_sync('Two', deps=deps, message_history=first.all_messages())
+    assert deps.notes
+    assert not watch.report.leaks
+
+
+def test_watch_is_quiet_about_deps_that_a_sub_agent_is_handed():
+    child = noting()
+    agent = Agent(TestModel(), deps_type=Deps)
+
+    @agent.tool
+    async def delegate(ctx: RunContext[Deps], text: str) -> None:
+        await child.run('First', deps=ctx.deps)
+        await child.run('Second', deps=Deps(ctx.deps.notes))
+
     deps = Deps([])
-    assert not find_leaks(agent, deps=deps).leaks
-    assert len(deps.notes) == 3
+    with Watch() as watch:
+        agent.run_sync('One', deps=deps)
+    assert len(deps.notes) == 2
+    assert not watch.report.leaks
+
+
+def test_watch_is_quiet_about_what_deps_load_once():
+    agent = Agent(TestModel(), deps_type=Loading)
+
+    @agent.tool
+    def rate(ctx: RunContext[Loading], text: str) -> float:
+        ctx.deps.rates = ctx.deps.rates or {'EUR': 1.0}
+        return ctx.deps.rates['EUR']
+
+    assert not find_leaks(agent, deps=Loading()).leaks
 
 
 def test_watch_is_quiet_about_what_happens_between_runs():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import contextvars
 import datetime
 import enum
+import io
 import itertools
 import pathlib
 from collections.abc import Callable
@@ -18,7 +20,7 @@ from pydantic_ai import Agent, FunctionToolset, RunContext
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 
-from toolset_leaks import ToolsetLeakError, assert_no_leak, find_leaks, rules
+from toolset_leaks import ArgumentsError, ToolsetLeakError, assert_no_leak, find_leaks, rules
 from toolset_leaks.snapshot import Place, Snapshot
 
 STORE: dict[str, str] = {}
@@ -298,6 +300,22 @@ def test_find_leaks_finds_what_a_module_keeps_for_a_toolset(tmp_path: Any, monke
     assert leak.name == 'shop_state.orders'
 
 
+def test_find_leaks_names_the_module_of_a_decorator_that_keeps_something(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / 'counting.py').write_text(
+        'import functools\n\ncounts = {}\n\ndef counted(function):\n'
+        '    @functools.wraps(function)\n    def call(text: str) -> None:\n'
+        '        counts[text] = counts.get(text, 0) + 1\n    return call\n'
+    )
+    cast('Any', monkeypatch).syspath_prepend(tmp_path)
+    import counting  # pyright: ignore[reportMissingImports]
+
+    [leak] = find_leaks(Agent(TestModel(), tools=[cast('Any', counting).counted(print_nothing)])).leaks
+
+    assert leak.name == 'counting.counts'
+
+
 def test_find_leaks_says_what_changed_where_in_which_run_and_who_could_read_it():
     leak = find_leaks(Agent(TestModel(), name='support', toolsets=[Attribute()])).leaks[0]
 
@@ -322,15 +340,261 @@ def test_assert_no_leak_passes_when_the_state_is_declared():
     assert_no_leak(Agent(TestModel(), toolsets=[Attribute()]), shared=['*.todos'])
 
 
+def test_assert_no_leak_fails_when_no_call_of_a_tool_succeeded():
+    def fail() -> None:
+        raise OSError('no disk')
+
+    with pytest.raises(ToolsetLeakError, match=r'^Nothing is known: no call of a tool succeeded\..*OSError: no disk\.'):
+        assert_no_leak(Agent(TestModel(), tools=[fail]))
+
+
 def test_find_leaks_skip_leaves_tools_uncalled():
     def delete_all() -> None:
         raise AssertionError('must not be called')
 
-    report = find_leaks(Agent(TestModel(), tools=[delete_all]), skip=['delete_*'])
+    def count() -> int:
+        return 1
+
+    report = find_leaks(Agent(TestModel(), tools=[delete_all, count]), skip=['delete_*'])
 
     assert report.not_called == ['delete_all']
     assert not report.failed
-    assert str(report) == 'No leak found in 3 runs.\n\nNot called: delete_all.'
+    assert not report.incomplete
+    assert str(report) == 'No leak found in 5 runs.\n\nNot called: delete_all.'
+
+
+def test_find_leaks_calls_tools_with_the_arguments_that_are_given():
+    seen: list[tuple[str, int]] = []
+
+    def look(path: str, size: int, depth: int = 1) -> str:
+        seen.append((path, depth))
+        return path
+
+    agent = Agent(TestModel(), tools=[look])
+    find_leaks(agent, arguments={'look': [{'path': 'a', 'size': 1, 'depth': 2}, {'path': 'b'}]})
+    assert seen == [('a', 2), ('b', 1), ('a', 2)]
+
+    with pytest.raises(
+        ArgumentsError, match=r'There are arguments for `book`, and the agent has no such tool\. It has `look`'
+    ):
+        find_leaks(agent, arguments={'book': {}})
+
+
+class Approvals(FunctionToolset[Any]):
+    """Asks once for each tool, and remembers what was approved for the session."""
+
+    def __init__(self) -> None:
+        super().__init__([self.delete])
+        self.remember: Any = self.prepare()
+
+    def prepare(self) -> Any:
+        return set[str]()
+
+    def delete(self, path: str) -> None: ...
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
+        self.keep(name)
+        return await super().call_tool(name, tool_args, ctx, tool)
+
+    def keep(self, name: str) -> None:
+        self.remember.add(name)
+
+
+class ApprovalsByKey(Approvals):
+    def prepare(self) -> Any:
+        return {}
+
+    def keep(self, name: str) -> None:
+        self.remember[f'tool:{name}'] = 'always'
+
+
+class ApprovedAll(Approvals):
+    def prepare(self) -> Any:
+        self.approved: bool | None = None
+
+    def keep(self, name: str) -> None:
+        self.approved = True
+
+
+@pytest.mark.parametrize(
+    ('make', 'name'),
+    [
+        (Approvals, 'Approvals.remember'),
+        (ApprovalsByKey, 'ApprovalsByKey.remember'),
+        (ApprovedAll, 'ApprovedAll.approved'),
+    ],
+)
+def test_find_leaks_finds_what_was_approved_for_a_session_with_one_tool(make: Callable[[], Any], name: str):
+    assert [leak.name for leak in find_leaks(Agent(TestModel(), toolsets=[make()])).leaks] == [name]
+
+
+class Recorder(FunctionToolset[Any]):
+    """Fills a buffer once, with nothing that a reader could find in the arguments."""
+
+    def __init__(self, buffer: Any, write: Callable[[Any, bytes], Any]) -> None:
+        super().__init__([self.record])
+        self.buffer, self.write = buffer, write
+
+    def record(self, number: int) -> None:
+        if not bytes(getattr(self.buffer, 'getvalue', lambda: self.buffer)()):
+            self.write(self.buffer, number.to_bytes(2, 'big'))
+
+
+@pytest.mark.parametrize(
+    ('buffer', 'write'),
+    [
+        (bytearray, bytearray.extend),
+        (io.BytesIO, io.BytesIO.write),
+        (lambda: array.array('B'), array.array[int].frombytes),
+    ],
+    ids=['bytearray', 'BytesIO', 'array'],
+)
+def test_find_leaks_finds_the_first_fill_of_a_buffer(buffer: Callable[[], Any], write: Callable[[Any, bytes], Any]):
+    report = find_leaks(Agent(TestModel(), toolsets=[Recorder(buffer(), write)]))
+
+    assert [leak.name for leak in report.leaks] == ['Recorder.buffer']
+
+
+@dataclass
+class Deps:
+    notes: list[str] = field(default_factory=list[str])
+    stores: dict[str, list[str]] = field(default_factory=lambda: {'notes': list[str]()})
+
+
+def note(ctx: RunContext[Any], text: str) -> None:
+    ctx.deps.notes.append(text)
+
+
+def note_in_dict(ctx: RunContext[Any], text: str) -> None:
+    ctx.deps['notes'].append(text)
+
+
+def note_in_store(ctx: RunContext[Any], text: str) -> None:
+    ctx.deps.stores['notes'].append(text)
+
+
+@pytest.mark.parametrize(
+    ('tool', 'make', 'where', 'made'),
+    [
+        (note, Deps, '`deps.notes[0]`', 'Deps(...)'),
+        (note_in_dict, lambda: {'notes': list[str]()}, "`deps['notes'][0]`", 'dict(...)'),
+    ],
+    ids=['dataclass', 'dict'],
+)
+def test_find_leaks_finds_state_in_deps_that_all_runs_share(tool: Any, make: Callable[[], Any], where: str, made: str):
+    agent = Agent(TestModel(), name='support', deps_type=object, tools=[tool])
+    [leak] = find_leaks(agent, deps=make()).leaks
+
+    assert leak.where == where
+    assert leak.read_by == "run 3 of agent 'support' ('Call tool')".replace('tool', tool.__name__)
+    assert leak.remedy.startswith(f'Write instead: make the deps anew for each run, `agent.run(..., deps={made})`')
+    assert not find_leaks(agent, deps=make(), shared=[leak.name]).leaks
+    assert not find_leaks(agent, make_deps=make).leaks
+
+
+def test_find_leaks_finds_what_deps_of_different_runs_share():
+    stores = {'notes': list[str]()}
+    agent = Agent(TestModel(), deps_type=object, tools=[note_in_store])
+    [leak] = find_leaks(agent, make_deps=lambda: Deps(stores=stores)).leaks
+
+    assert leak.where == "`deps.stores['notes'][0]`"
+
+
+class ReturnsItself(Attribute):
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return self
+
+
+class SharesItsList(Attribute):
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        new = type(self)()
+        new.todos = self.todos
+        return new
+
+
+@pytest.mark.skipif(not hasattr(AbstractToolset, 'for_run'), reason='pydantic-ai 1 has no `for_run()`')
+@pytest.mark.parametrize(
+    ('make', 'remedy'),
+    [
+        (
+            ReturnsItself,
+            'in `ReturnsItself.for_run()`, which returns the object itself, return a new `ReturnsItself`; or',
+        ),
+        (
+            SharesItsList,
+            'in `SharesItsList.for_run()`, whose result shares this, give the new `SharesItsList` one of its own',
+        ),
+    ],
+)
+def test_find_leaks_names_the_for_run_that_does_not_help(make: Callable[[], Any], remedy: str):
+    [leak] = find_leaks(Agent(TestModel(), toolsets=[make().prefixed('a')])).leaks
+
+    assert remedy in leak.remedy
+
+
+def once() -> Any:
+    seen: list[str] = []
+
+    def allow(ctx: RunContext[Any], tool: Any) -> bool:
+        seen.append(tool.name)
+        return True
+
+    return allow
+
+
+class Policy:
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def allow(self, ctx: RunContext[Any], tool: Any) -> bool:
+        self.seen.append(tool.name)
+        return True
+
+
+class Configured(Attribute):
+    def __init__(self, settings: Basket):
+        super().__init__()
+        self.settings = settings
+
+    def add(self, text: str) -> None:
+        self.settings.items.append(text)
+
+
+@pytest.mark.parametrize(
+    ('make', 'where', 'held'),
+    [
+        (
+            lambda: FunctionToolset([print_nothing]).filtered(once()),
+            'closure cell `seen[',
+            'The callback `filter_func` of `FilteredToolset` holds it',
+        ),
+        (
+            lambda: FunctionToolset([print_nothing]).filtered(Policy().allow),
+            '`Policy.seen[',
+            'The callback `filter_func` of `FilteredToolset` holds it',
+        ),
+        (
+            lambda: Configured(Basket()),
+            '`Configured.settings.items[0]`',
+            'The `Basket` in `settings` of `Configured` holds it',
+        ),
+    ],
+    ids=['closure', 'method', 'configuration'],
+)
+def test_find_leaks_names_the_callback_or_the_configuration_that_holds_the_state(
+    make: Callable[[], Any], where: str, held: str
+):
+    leak = next(
+        leak for leak in find_leaks(Agent(TestModel(), toolsets=[make()])).leaks if leak.where.startswith(where)
+    )
+
+    assert f'{held}, so a new one is needed, too.' in leak.remedy
+
+
+def test_find_leaks_names_no_callback_for_a_tool_that_keeps_something():
+    [leak] = find_leaks(Agent(TestModel(), toolsets=[closure()])).leaks
+
+    assert 'callback' not in leak.remedy
 
 
 def test_find_leaks_calls_tools_that_need_approval():
@@ -369,7 +633,9 @@ def test_find_leaks_reports_runs_that_failed():
     report = find_leaks(Agent(TestModel(), tools=[fail]))
 
     assert len(report.failed) == 3
-    assert '3 runs failed, so what it would have left behind is not known. run 2 of an agent' in str(report)
+    assert '3 runs failed, so what they would have left behind is not known. The first: run 2 of an agent' in str(
+        report
+    )
 
 
 def test_find_leaks_finds_what_is_kept_by_the_identity_of_deps():

@@ -39,7 +39,7 @@ def run(suite: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     return suite.runpytest_subprocess('-p', 'no:cacheprovider', *arguments)
 
 
-def test_plugin_fails_with_a_table_at_the_end(suite: pytest.Pytester):
+def test_plugin_fails_and_says_at_the_end_what_leaks(suite: pytest.Pytester):
     result = run(suite, '--toolset-leaks')
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -49,19 +49,47 @@ def test_plugin_fails_with_a_table_at_the_end(suite: pytest.Pytester):
             '*= toolset leaks =*',
             '1 leak found in 3 runs:',
             'closure cell `storage[[]0[]]` of `add_todo`, reached from FunctionToolset',
-            "*left by run 1 of agent 'todo' ('Add milk') in test_suite.py::test_leaky, which called `add_todo` (and 1 more)",
-            '*Write instead: make the function `add_todo` and what it keeps anew for each run*',
-            'state * reached from * first left by * runs',
-            'closure cell `storage[[]0[]]` of `add_todo` * FunctionToolset * test_suite.py::test_leaky* 2',
+            "    left by run 1 of agent 'todo' ('Add milk') in test_suite.py::test_leaky, which called `add_todo`",
+            '    (and 1 more)',
+            '    Write instead: make the function `add_todo` and what it keeps anew for each run*',
+            '',
+            'All tests passed, and pytest fails for this. `--toolset-leaks-warn` only shows it.',
+            '*= 3 passed in *',
         ]
     )
 
 
-def test_plugin_warn_passes_with_the_same_table(suite: pytest.Pytester):
-    result = run(suite, '--toolset-leaks=warn')
+def test_plugin_warn_passes_and_says_the_same(suite: pytest.Pytester):
+    result = run(suite, '--toolset-leaks-warn')
 
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(['1 leak found in 3 runs:', 'state * reached from *'])
+    result.stdout.fnmatch_lines(['1 leak found in 3 runs:', '*= 3 passed in *'])
+    assert 'pytest fails' not in result.stdout.str()
+
+
+@pytest.mark.parametrize('option', ['--toolset-leaks', '--toolset-leaks-warn'])
+def test_plugin_option_takes_no_value_so_paths_can_follow(suite: pytest.Pytester, option: str):
+    result = run(suite, option, 'test_suite.py::test_leaky')
+
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(['1 leak found in 1 run:'])
+
+
+def test_plugin_summary_comes_last_fits_100_columns_and_names_each_leak_once(suite: pytest.Pytester):
+    suite.makepyfile(
+        test_with_a_name_that_is_long_enough_to_need_more_than_one_line=SUITE.replace(
+            'test_leaky', f'test_{"leaky_" * 9}'
+        )
+        + '\ndef test_failing():\n    assert False\n'
+    )
+    result = run(suite, '--toolset-leaks')
+
+    lines = result.outlines
+    begin = next(number for number, line in enumerate(lines) if ' toolset leaks ' in line)
+    assert any('short test summary info' in line for line in lines[:begin])
+    assert [line for line in lines[begin + 1 :] if line.startswith('==')] == lines[-1:]
+    assert max(map(len, lines[begin + 1 : -1])) <= 100
+    assert '\n'.join(lines[begin:]).count('closure cell `storage[0]` of `add_todo`') == 1
 
 
 def test_plugin_passes_when_nothing_leaks(suite: pytest.Pytester):
@@ -88,4 +116,6 @@ def test_plugin_brings_together_what_the_workers_of_xdist_found(suite: pytest.Py
     result = run(suite, '--toolset-leaks', '-n', '2')
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(['1 leak found in 3 runs:', 'closure cell `storage[[]0[]]` of `add_todo` * 2'])
+    result.stdout.fnmatch_lines(
+        ['1 leak found in 3 runs:', 'closure cell `storage[[]0[]]` of `add_todo`, *', '*(and 1 more)']
+    )

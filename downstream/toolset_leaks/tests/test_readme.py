@@ -16,16 +16,16 @@ def blocks(kind: str) -> list[str]:
 
 def test_readme_two_commands_watch_a_test_suite(pytester: pytest.Pytester):
     [install, watch] = blocks('console')[0].splitlines()
-    assert install == 'pip install ./downstream/toolset_leaks'
-    assert watch == 'pytest --toolset-leaks'
+    assert install == 'pip install "toolset-leaks @ git+URL@COMMIT#subdirectory=downstream/toolset_leaks"'
+    assert watch == 'pytest --toolset-leaks tests/'
 
     code = blocks('python')[0].replace("'openai:gpt-5-mini'", "TestModel(), name='todo'")
-    pytester.makepyfile(
-        test_suite='from pydantic_ai import Agent, FunctionToolset\n'
+    pytester.mkdir('tests').joinpath('test_suite.py').write_text(
+        'from pydantic_ai import Agent, FunctionToolset\n'
         'from pydantic_ai.models.test import TestModel\n'
         f'{code}\n\ndef test_add():\n    agent.run_sync("Add milk")\n'
     )
-    shown = pytester.runpytest('--toolset-leaks', '-p', 'no:cacheprovider', '-n', '0')
+    shown = pytester.runpytest(*watch.split()[1:], '-p', 'no:cacheprovider', '-n', '0')
 
     assert shown.ret == pytest.ExitCode.TESTS_FAILED
     lines = [

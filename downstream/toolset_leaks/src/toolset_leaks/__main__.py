@@ -7,7 +7,10 @@ import dataclasses
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
 
+from .arguments import ArgumentsError
 from .sandbox import PERMISSIONS, SandboxError, run_sandboxed
 
 
@@ -15,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Find the leaks of the agent that the arguments name.
 
     Returns:
-        0 if nothing leaks, 1 if something does, and 2 if that can't be said.
+        0 if nothing leaks, 1 if something does, and 2 if that can't be said, as when no call of a tool succeeded.
     """
     parser = argparse.ArgumentParser(
         'toolset-leaks',
@@ -25,6 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument('agent', help='MODULE:NAME of the agent, or of a function that returns it')
     parser.add_argument(
         '--deps', metavar='MODULE:NAME', help='the deps of the runs, or a function that makes them for each run'
+    )
+    parser.add_argument(
+        '--arguments',
+        metavar='FILE',
+        type=Path,
+        help='a JSON file with arguments that the tools accept, {"TOOL": {"name": "value"}}, or a list of such for several calls',
     )
     parser.add_argument(
         '--skip', metavar='TOOL', action='append', default=[], help='a tool not to call, like `delete_*`; repeatable'
@@ -46,12 +55,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     options = {name: getattr(given, name) for name in ('deps', 'skip', 'shared', 'rounds', 'seed')}
     try:
+        options['arguments'] = _read(given.arguments) if given.arguments else {}
         report = run_sandboxed(given.agent, options, permit=given.permit, seconds=given.seconds)
-    except SandboxError as error:
+    except (ArgumentsError, SandboxError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 2
-    print(json.dumps(dataclasses.asdict(report), indent=2) if given.json else report)
-    return 1 if report.leaks else 0
+    if given.json:
+        print(json.dumps(dataclasses.asdict(report) | {'incomplete': report.incomplete}, indent=2))
+    else:
+        print(report)
+    if report.undecided and given.json:
+        print(f'error: {report.undecided}', file=sys.stderr)
+    return 1 if report.leaks else 2 if report.undecided else 0
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """Read the arguments of tools.
+
+    Raises:
+        ArgumentsError: The file can't be read, or holds something else.
+    """
+    try:
+        found = json.loads(file.read_text('utf-8'))
+    except OSError as error:
+        raise ArgumentsError(f'`--arguments {file}` cannot be read: {error.strerror}.') from error
+    except ValueError as error:
+        raise ArgumentsError(f'`--arguments {file}` is no JSON: {error}.') from error
+    if not isinstance(found, dict):
+        raise ArgumentsError(f'`--arguments {file}` holds no object. Write {{"TOOL": {{"name": "value"}}}}.')
+    return cast('dict[str, Any]', found)
 
 
 if __name__ == '__main__':

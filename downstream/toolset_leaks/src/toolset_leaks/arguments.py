@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import hypothesis
@@ -12,14 +13,24 @@ from hypothesis import strategies as st
 Strategy = st.SearchStrategy[Any]
 
 
+class ArgumentsError(ValueError):
+    """Arguments that were given and can't be used."""
+
+
 class Arguments:
     """Makes arguments, and remembers what was used and returned: an id that one tool returns is what another one asks for.
 
     Args:
         seed: The same seed gives the same arguments.
+        given: The arguments of tools, by the tools' names: a dict, or a list of dicts for one call after another.
+
+    Raises:
+        ArgumentsError: What was given is something else.
     """
 
-    def __init__(self, seed: int = 0):
+    def __init__(self, seed: int = 0, given: Mapping[str, Any] | None = None):
+        self.given = {tool: _calls(tool, calls) for tool, calls in (given or {}).items()}
+        self._next = {tool: itertools.cycle(calls) for tool, calls in self.given.items()}
         self._seed = seed
         self._used: dict[str, list[Any]] = {}
         self._ids: list[str] = []
@@ -37,17 +48,27 @@ class Arguments:
         Raises:
             ValueError: No arguments could be made from the schema.
         """
+        given = next(self._next[tool]) if tool in self._next else None
+        required: Sequence[str] = schema.get('required', ())
+        if given is None or not given.keys() >= set(required):
+            made = self._make(tool, schema, reuse)
+            if given is not None or not all_parameters:
+                made = {name: made[name] for name in made if name in required}
+        else:
+            made = {}
+        made |= given or {}
+        for name, value in made.items():
+            self._used.setdefault(name, []).append(value)
+        return made
+
+    def _make(self, tool: str, schema: dict[str, Any], reuse: bool) -> dict[str, Any]:
         if tool not in self._made:
             self._made[tool] = self._examples(schema)
         made = dict(next(self._made[tool]))
-        if not all_parameters:
-            made = {name: made[name] for name in made if name in schema.get('required', ())}
         if reuse:
             for name, value in made.items():
                 if isinstance(value, str) and (known := self._known(name)):
                     made[name] = known
-        for name, value in made.items():
-            self._used.setdefault(name, []).append(value)
         return made
 
     def returned(self, result: Any) -> None:
@@ -84,6 +105,16 @@ class Arguments:
         unique = list({repr(example): example for example in reversed(examples)}.values())
         while True:
             yield from unique
+
+
+def _calls(tool: str, given: Any) -> list[dict[str, Any]]:
+    """Return the arguments of the calls of one tool."""
+    calls = cast('list[Any]', given) if isinstance(given, list) else [given]
+    if not calls or not all(isinstance(call, dict) for call in calls):
+        raise ArgumentsError(
+            f'The arguments of `{tool}` are {given!r}. Write an object, {{"name": value}}, or a list of such for one call after another.'
+        )
+    return calls
 
 
 def from_schema(schema: dict[str, Any]) -> Strategy:

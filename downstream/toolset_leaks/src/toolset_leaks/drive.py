@@ -7,7 +7,7 @@ import contextvars
 import fnmatch
 import math
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
@@ -16,8 +16,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import ToolDefinition
 
-from .arguments import Arguments
-from .report import Report, ToolsetLeakError
+from . import rules
+from .arguments import Arguments, ArgumentsError
+from .report import WAYS_ON, Report, ToolsetLeakError
 from .watch import Watch
 
 
@@ -26,6 +27,7 @@ def find_leaks(
     *,
     deps: Any = None,
     make_deps: Callable[[], Any] | None = None,
+    arguments: Mapping[str, Any] | None = None,
     skip: Sequence[str] = (),
     shared: Sequence[str] = (),
     rounds: int = 2,
@@ -39,8 +41,10 @@ def find_leaks(
 
     Args:
         agent: The agent.
-        deps: The deps of all runs.
+        deps: The deps of all runs. What a run leaves behind in them is found, too.
         make_deps: Makes deps of its own for each run, in place of `deps`.
+        arguments: The arguments of tools, by the tools' names: a dict, or a list of dicts for one call after another. What a
+            tool requires beside them is made from its schema.
         skip: The names of tools that must not be called; `*` stands for anything.
         shared: The names of what runs share on purpose, like `TodoToolset.todos`; `*` stands for anything.
         rounds: How often each tool is called, with other arguments each time.
@@ -48,18 +52,24 @@ def find_leaks(
         timeout: How many seconds a run may take.
 
     Returns:
-        What was found.
+        What was found. If no call of a tool succeeded, it says so in `undecided`.
+
+    Raises:
+        ArgumentsError: `arguments` is about tools that the agent doesn't have.
     """
-    driver = _Driver(agent, make_deps or (lambda: deps), skip, seed, timeout)
+    driver = _Driver(agent, make_deps or (lambda: deps), skip, Arguments(seed, arguments or {}), timeout)
     with Watch(shared=shared, max_times=math.inf) as watch:
         _in_thread(lambda: driver.drive(rounds))
     watch.report.called = sorted(driver.tools.keys() - driver.not_called)
     watch.report.not_called = sorted(driver.not_called)
+    watch.report.unproven = {name: driver.errors[name] for name in sorted(driver.errors.keys() - driver.succeeded)}
+    if not watch.report.leaks and not driver.succeeded:
+        watch.report.undecided = driver.why_undecided()
     return watch.report
 
 
 def assert_no_leak(agent: Agent[Any, Any], **options: Any) -> None:
-    """Fail if runs of an agent leave state behind that later runs can see.
+    """Fail if runs of an agent leave state behind that later runs can see, or if no call of a tool succeeded.
 
     Args:
         agent: The agent.
@@ -69,7 +79,7 @@ def assert_no_leak(agent: Agent[Any, Any], **options: Any) -> None:
         ToolsetLeakError: They do. It's an `AssertionError`, and says what to write instead.
     """
     report = find_leaks(agent, **options)
-    if report.leaks:
+    if report.leaks or report.undecided:
         raise ToolsetLeakError(report)
 
 
@@ -94,14 +104,22 @@ class _Driver:
     """Runs an agent, and says in place of its model which tools to call."""
 
     def __init__(
-        self, agent: Agent[Any, Any], make_deps: Callable[[], Any], skip: Sequence[str], seed: int, timeout: float
+        self,
+        agent: Agent[Any, Any],
+        make_deps: Callable[[], Any],
+        skip: Sequence[str],
+        arguments: Arguments,
+        timeout: float,
     ):
         self.agent = agent
         self.make_deps = make_deps
         self.skip = skip
         self.timeout = timeout
-        self.arguments = Arguments(seed)
+        self.arguments = arguments
         self.not_called: dict[str, None] = {}
+        self.succeeded: set[str] = set()
+        self.errors: dict[str, str] = {}
+        self.error = ''
         self.tools: dict[str, ToolDefinition] = {}
         self.script: list[str] = []
         self.number = 0
@@ -118,6 +136,24 @@ class _Driver:
         self.number = rounds + rounds % 2
         await self.run('Call all tools', *self.names())
         await self.run('Call no tool')
+        if unknown := sorted(self.arguments.given.keys() - self.tools.keys()):
+            raise ArgumentsError(
+                f'There are arguments for {_listed(unknown)}, and the agent has no such tool. It has '
+                f'{_listed(sorted(self.tools)) or "none"}.'
+            )
+
+    def why_undecided(self) -> str:
+        """Say why nothing is known although nothing was found."""
+        if not self.tools:
+            why = f'no run got as far as a tool: {self.error}' if self.error else 'the agent offered no tool'
+            return (
+                f'Nothing is known: {why}. If it needs deps, name them with `--deps MODULE:NAME`, or in Python with '
+                '`make_deps=`.'
+            )
+        if not self.errors:
+            return 'Nothing is known: no tool was called. Leave out less with `--skip`, or in Python with `skip=`.'
+        name, error = next(iter(self.errors.items()))
+        return f'Nothing is known: no call of a tool succeeded. The first error, of `{name}`: {error}. {WAYS_ON}'
 
     def names(self) -> list[str]:
         """Return the names of the tools that may be called, those included that were added since."""
@@ -128,7 +164,7 @@ class _Driver:
 
     async def run(self, prompt: str, *script: str) -> None:
         """Run the agent once. How a run fails is in the report; it may leave something behind all the same."""
-        self.script = list(script)
+        self.script, self.last = list(script), None
         options: dict[str, Any] = {
             'model': self.model,
             'deps': self.make_deps(),
@@ -150,8 +186,11 @@ class _Driver:
                 )
                 options |= {'message_history': result.all_messages(), 'deferred_tool_results': answers}
                 await self.once(None, options)
-        except Exception:  # noqa: BLE001 - it's in the report
-            return
+        except Exception as error:  # noqa: BLE001 - it's in the report
+            words = _words(f'{type(error).__name__}: {error}')
+            self.error = self.error or words
+            if self.last and self.last.tool_name in self.tools:
+                self.errors.setdefault(self.last.tool_name, words)
 
     async def once(self, prompt: str | None, options: dict[str, Any]) -> Any:
         """Run the agent with one prompt, as long as it may take."""
@@ -161,6 +200,10 @@ class _Driver:
         """Respond with the next tool call of the script, or end the run."""
         self.tools |= {tool.name: tool for tool in info.function_tools}
         for part in messages[-1].parts:
+            if isinstance(part, ToolReturnPart) and not (refused := rules.refused(part)):
+                self.succeeded.add(part.tool_name)
+            elif (name := getattr(part, 'tool_name', None)) in self.tools:
+                self.errors.setdefault(name, _words(refused if isinstance(part, ToolReturnPart) else part.content))
             if part.part_kind == 'retry-prompt' or getattr(part, 'outcome', '') == 'retried':
                 if self.last and self.last.tool_name == getattr(part, 'tool_name', None):
                     # A model would try again; once is enough.
@@ -188,3 +231,13 @@ class _Driver:
             return None
         self.last = ToolCallPart(tool.name, arguments)
         return self.last
+
+
+def _words(error: Any) -> str:
+    """Return an error in one line that isn't too long, without a full stop."""
+    text = ' '.join(str(error).split())
+    return (text if len(text) <= 300 else f'{text[:297]}...').rstrip('.')
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ', '.join(f'`{name}`' for name in names)

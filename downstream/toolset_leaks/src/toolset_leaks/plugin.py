@@ -19,10 +19,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup('toolset-leaks')
     group.addoption(
         '--toolset-leaks',
-        choices=('fail', 'warn'),
-        nargs='?',
-        const='fail',
-        help='watch all agent runs, and show what one leaves behind for the next; `warn` never fails for that',
+        action='store_true',
+        help='watch all agent runs, and fail if one leaves state behind for the next',
+    )
+    group.addoption(
+        '--toolset-leaks-warn',
+        action='store_true',
+        help='the same, but only show what a run leaves behind, and never fail for it',
     )
     parser.addini(
         'toolset_leaks_shared', 'names of state that runs share on purpose, like `TodoToolset.cache`', type='linelist'
@@ -31,16 +34,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Begin to watch if that's asked for."""
-    if mode := config.getoption('--toolset-leaks'):
-        config.stash[_KEY] = plugin = _Plugin(mode, config)
+    warn = bool(config.getoption('--toolset-leaks-warn'))
+    if warn or config.getoption('--toolset-leaks'):
+        config.stash[_KEY] = plugin = _Plugin(warn, config)
         config.pluginmanager.register(plugin, 'toolset-leaks-watch')
 
 
 class _Plugin:
     """Watches while the tests run, and reports at the end."""
 
-    def __init__(self, mode: str, config: pytest.Config):
-        self.mode = mode
+    def __init__(self, warn: bool, config: pytest.Config):
+        self.warn = warn
+        self.failed = False
         self.config = config
         self.watch = Watch(shared=config.getini('toolset_leaks_shared'))
         self.workers: list[Report] = []
@@ -59,8 +64,9 @@ class _Plugin:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if (output := getattr(self.config, 'workeroutput', None)) is not None:  # a worker of pytest-xdist
             output['toolset_leaks'] = dataclasses.asdict(self.watch.report)
-        elif self.report.leaks and self.mode == 'fail' and session.exitstatus == pytest.ExitCode.OK:
+        elif self.report.leaks and not self.warn and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            self.failed = True
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -80,15 +86,17 @@ class _Plugin:
             else:
                 leaks[finding.name] = finding
         runs = sum(report.runs for report in reports)
-        return Report(list(leaks.values()), runs=runs, incomplete=any(report.incomplete for report in reports))
+        return Report(list(leaks.values()), runs=runs, too_much=any(report.too_much for report in reports))
 
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        report = self.report
+    # The outermost: what pytest itself shows, as the list of failed tests, comes before.
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: Any) -> Generator[None, object, object]:
+        result = yield
         terminalreporter.section('toolset leaks')
-        if report.leaks:
-            terminalreporter.write_line(str(report))
+        terminalreporter.write_line(str(self.report))
+        if self.failed:
             terminalreporter.write_line('')
-            for line in report.table():
-                terminalreporter.write_line(line)
-        else:
-            terminalreporter.write_line(str(report))
+            terminalreporter.write_line(
+                'All tests passed, and pytest fails for this. `--toolset-leaks-warn` only shows it.'
+            )
+        return result

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
+import textwrap
+import types
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_ai.toolsets import AbstractToolset
 
+from . import rules
 from .snapshot import Place
+
+WIDTH = 100
+"""So many columns the text of a report has at most."""
 
 
 @dataclass
@@ -38,12 +45,12 @@ class Finding:
     def __str__(self) -> str:
         often = f' (and {self.times - 1} more)' if self.times > 1 else ''
         reader = f'{self.read_by} could read it' if self.read_by else f'{self.next_run} can read it'
-        through = (
-            '' if self.where.startswith(f'`{self.toolset.partition(" ")[0]}.') else f', reached from {self.toolset}'
-        )
-        return '\n    '.join(
-            [f'{self.where}{through}', self.what, f'left by {self.left_by}{often}', reader, self.remedy]
-        )
+        through = '' if self._names_its_toolset() else f', reached from {self.toolset}'
+        lines = [f'{self.where}{through}', self.what, f'left by {self.left_by}{often}', reader, self.remedy]
+        return '\n'.join(_fold(line, '    ' * bool(number), '    ') for number, line in enumerate(lines))
+
+    def _names_its_toolset(self) -> bool:
+        return self.where.startswith(tuple(f'`{self.toolset.partition(" ")[0]}{end}' for end in '.['))
 
 
 @dataclass
@@ -58,38 +65,49 @@ class Report:
     """How many runs were watched."""
     failed: list[str] = field(default_factory=list[str])
     """The runs that failed, with their errors: what they would have done otherwise isn't known."""
-    incomplete: bool = False
+    too_much: bool = False
     """Whether something wasn't looked at since there was too much."""
     called: list[str] = field(default_factory=list[str])
     """The tools that `find_leaks()` called."""
     not_called: list[str] = field(default_factory=list[str])
     """Those that it didn't."""
+    unproven: dict[str, str] = field(default_factory=dict[str, str])
+    """Those that it called and none of whose calls succeeded, each with the first error."""
+    undecided: str = ''
+    """Why nothing is known, if no call of `find_leaks()` succeeded and nothing was found."""
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether there is something of which it isn't known whether it leaks."""
+        return self.too_much or bool(self.unproven) or bool(self.undecided)
 
     def __str__(self) -> str:
         if self.leaks:
-            head = f'{_count(self.leaks, "leak")} found in {self.runs} runs:'
+            head = f'{_count(len(self.leaks), "leak")} found in {_count(self.runs, "run")}:'
         else:
-            head = f'No leak found in {self.runs} runs.'
+            head = self.undecided or f'No leak found in {_count(self.runs, "run")}.'
         notes = [f'Cleared by the next run, so seen by runs at the same time only: {one.where}' for one in self.cleared]
         if self.failed:
+            them = 'it' if len(self.failed) == 1 else 'they'
             notes.append(
-                f'{_count(self.failed, "run")} failed, so what it would have left behind is not known. {self.failed[0]}'
+                f'{_count(len(self.failed), "run")} failed, so what {them} would have left behind is not known. '
+                f'The first: {self.failed[0]}'
             )
-        if self.incomplete:
+        if self.unproven and not self.undecided:
+            tools = '; '.join(f'`{name}` ({error})' for name, error in self.unproven.items())
+            notes.append(f'No call of these succeeded, so what they keep is not known: {tools}. {WAYS_ON}')
+        if self.too_much:
             notes.append('There was too much to look at all of it; what was left out may hold state.')
         if self.not_called:
             notes.append(f'Not called: {", ".join(self.not_called)}.')
-        return '\n\n'.join([head, *map(str, self.leaks), *notes])
+        return '\n\n'.join([_fold(head), *map(str, self.leaks), *map(_fold, notes)])
 
-    def table(self) -> list[str]:
-        """Return the lines of a table of the leaks."""
-        rows = [('state', 'reached from', 'first left by', 'runs')]
-        rows += [(one.where, one.toolset, one.left_by, str(one.times)) for one in self.leaks]
-        widths = [max(len(row[column]) for row in rows) for column in range(3)]
-        return [
-            '  '.join(text.ljust(width) for text, width in zip(row, [*widths, 0], strict=False)).rstrip()
-            for row in rows
-        ]
+
+WAYS_ON = (
+    'Give the tools what they need with `--deps MODULE:NAME`, and arguments that they accept with `--arguments FILE`, '
+    'or in Python with `make_deps=` and `arguments=`.'
+)
+"""What helps if no call of a tool succeeded."""
 
 
 class ToolsetLeakError(AssertionError):
@@ -107,21 +125,52 @@ class ToolsetLeakError(AssertionError):
 def is_declared(name: str, patterns: Iterable[str]) -> bool:
     """Whether something is declared as shared on purpose: itself, or what contains it."""
     return any(
-        name == pattern or fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, f'{pattern}[[.]*')
+        name == pattern
+        or name.startswith((f'{pattern}.', f'{pattern}['))
+        or fnmatch.fnmatchcase(name, pattern)
+        or fnmatch.fnmatchcase(name, f'{pattern}[[.]*')
         for pattern in patterns
     )
 
 
-def remedy(place: Place, root: Any) -> str:
+def held_by(holder: Any, attribute: Any, inside: Sequence[Any]) -> str:
+    """Say what holds the state of a toolset or a capability, if that was handed to it: a callback or an object.
+
+    Args:
+        holder: The toolset or capability.
+        attribute: The attribute of it through which the state was reached.
+        inside: The objects on the way from there to the state.
+    """
+    if any(rules.is_tool_class(rules.class_of(value)) for value in inside):
+        return ''
+    own = f'`{attribute}` of `{type(holder).__name__}`'
+    if any(isinstance(value, (types.FunctionType, types.MethodType, functools.partial)) for value in inside):
+        return f'The callback {own} holds it, so a new one is needed, too. '
+    if isinstance(inside[0], rules.WALKED):
+        return ''
+    return f'The `{type(inside[0]).__name__}` in {own} holds it, so a new one is needed, too. '
+
+
+def remedy_of_deps(place: Place, deps: Any) -> str:
+    """Say what to write instead of deps that hold state and that several runs are given."""
+    made = 'dict(...)' if isinstance(deps, dict) else f'{type(deps).__name__}(...)'
+    return (
+        f'Write instead: make the deps anew for each run, `agent.run(..., deps={made})`, with nothing in them that an '
+        f'earlier run has written to. {_declare(place)}.'
+    )
+
+
+def remedy(place: Place, root: Any, by: str = '', *, returns_itself: bool = False) -> str:
     """Say what to write instead of what holds the state at a place.
 
     Args:
         place: Where the state is.
         root: The toolset or capability through which it was reached.
+        by: What `held_by()` says.
+        returns_itself: Whether a run worked with `root` itself.
     """
     own = type(root).__name__
-    name = place.name.partition('[')[0]
-    declare = f'If runs share it on purpose, declare it: `shared=[{name!r}]`'
+    declare = by + _declare(place)
     if 'closure cell' in place.frame:
         return (
             f'Write instead: make the function `{place.owner}` and what it keeps anew for each run, '
@@ -142,20 +191,31 @@ def remedy(place: Place, root: Any) -> str:
         )
     if holder != own:
         return f'Write instead: make the `{holder}` anew for each run, or keep it in `deps`. {declare}.'
-    if not isinstance(root, AbstractToolset):
-        return (
-            f'Write instead: let `{own}.for_run()` return a new one for each run, with what is configured. {declare}.'
+    for_run = getattr(type(root), 'for_run', None)
+    if for_run and rules.origin(str(for_run.__module__)) != 'framework':
+        author = f'in `{own}.for_run()`, ' + (
+            f'which returns the object itself, return a new `{own}`'
+            if returns_itself
+            else f'whose result shares this, give the new `{own}` one of its own'
         )
-    if hasattr(AbstractToolset, 'stateful'):
+    elif not isinstance(root, AbstractToolset):
+        author = f'let `{own}.for_run()` return a new one for each run, with what is configured'
+    elif hasattr(AbstractToolset, 'stateful'):
         author = f'`stateful = True` in `{own}`, and a `copy()` that begins without it'
     elif hasattr(AbstractToolset, 'for_run'):
         author = f"a `{own}.for_run()` that returns a new `{own}`, and passes on what's configured"
     else:
         author = f'nothing in `{own}` can help before `for_run()` of pydantic-ai 2'
+    if not isinstance(root, AbstractToolset):
+        return f'Write instead: {author}. {declare}.'
     return (
         f'Write instead: {author}; or, where it is used, a factory{_factory(root)}. {declare}, or in the class: '
         f'`shared_attributes = frozenset({{{attribute!r}}})`.'
     )
+
+
+def _declare(place: Place) -> str:
+    return f'If runs share it on purpose, declare it: `shared=[{place.name.partition("[")[0]!r}]`'
 
 
 def _factory(toolset: Any) -> str:
@@ -167,5 +227,11 @@ def _factory(toolset: Any) -> str:
     return f', `@agent.toolset(per_run_step=False)`, that returns `{made}`, or `agent.run(..., toolsets=[{made}])`'
 
 
-def _count(things: Sequence[Any], name: str) -> str:
-    return f'{len(things)} {name}{"" if len(things) == 1 else "s"}'
+def _fold(text: str, first: str = '', rest: str = '') -> str:
+    """Break a text into lines that fit."""
+    lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    return '\n'.join(lines)
+
+
+def _count(number: int, name: str) -> str:
+    return f'{number} {name}{"" if number == 1 else "s"}'

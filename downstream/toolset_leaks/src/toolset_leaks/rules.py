@@ -93,6 +93,15 @@ ONCE = re.compile(
 )
 """Names of flags that say whether something was prepared that all runs use."""
 
+REFUSED = re.compile(
+    r'\W*(errors?|fail(ed|ure)|invalid|((access|permission) )?(denied|refused)|not (found|allowed|permitted)|no such|cannot|could not|unable to)\b',
+    re.IGNORECASE,
+)
+"""How the result of a tool begins that has turned a call down without raising an error."""
+
+DECIDED = re.compile(r'approv(ed|als?)|(auto|always)_approve|granted|consent(s|ed)?|confirmed|rejected|denied')
+"""Names of what keeps a user's decisions, which is never taken for settings that were loaded."""
+
 SIZE_LIMIT = 10_000
 """A container with more entries than this is watched by its length only."""
 
@@ -176,6 +185,15 @@ def is_toolset_class(cls: type) -> bool:
 
 
 @functools.cache
+def is_tool_class(cls: type) -> bool:
+    """Whether it's a class of the framework's that describes a tool, or is derived from one."""
+    return any(
+        base.__name__ in ('Tool', 'ToolDefinition', 'ToolsetTool') and origin(base.__module__) == 'framework'
+        for base in cls.__mro__
+    )
+
+
+@functools.cache
 def acts_when_entered(cls: type) -> bool:
     """Whether it's a toolset or a capability with code of its own that runs when a run begins."""
     methods = (getattr(cls, name, None) for name in ('__aenter__', 'for_run', 'copy', 'before_run'))
@@ -220,42 +238,84 @@ def harmless(name: str, old: Any, new: Any, inputs: Inputs) -> bool:
     """
     if isinstance(new, bool) and ONCE.fullmatch(name):
         return True
-    if all(value is MISSING or value is None or kind(class_of(value)) == 'resource' for value in (old, new)):
+    if all(value is None or _is_for_all(value) for value in (old, new)):
         return True
     empty = old is MISSING or old is None or (isinstance(old, Collection) and not isinstance(old, str) and not old)
-    return empty and looks_loaded(new, inputs)
+    return empty and looks_loaded(name, new, inputs)
 
 
 def harmless_entry(old: Any, new: Any) -> bool:
-    """Whether an entry of a container that was `old`, and is `new` now, tells nothing of the run: it's a resource, kept for all."""
-    return all(value is MISSING or kind(class_of(value)) == 'resource' for value in (old, new))
+    """Whether an entry of a container that was `old`, and is `new` now, tells nothing of the run: it's a resource or a tool."""
+    return _is_for_all(old) and _is_for_all(new)
 
 
-def looks_loaded(new: Any, inputs: Inputs) -> bool:
+def _is_for_all(value: Any, depth: int = 3) -> bool:
+    """Whether it's not there, or a resource or a tool, or holds nothing else."""
+    cls = class_of(value)
+    if value is MISSING or kind(cls) == 'resource' or is_tool_class(cls):
+        return True
+    if not depth or not value or cls not in (dict, list, tuple, set, frozenset):
+        return False
+    inside = cast('dict[Any, Any]', value).values() if cls is dict else cast('Collection[Any]', value)
+    return all(_is_for_all(one, depth - 1) for one in inside)
+
+
+def looks_loaded(name: str, new: Any, inputs: Inputs) -> bool:
     """Whether what was empty or not there was filled with what is the same for all runs, as settings from a file.
 
     It looks like that when nothing of what the run was given is in it. If a later run fills it once more, it isn't empty
     any longer, so that is found.
     """
-    return new is not MISSING and not inputs.are_in(new)
+    return new is not MISSING and not DECIDED.search(name) and not inputs.are_in(new)
+
+
+def refused(part: Any) -> str:
+    """Return why a tool turned a call down, as its result says, or nothing if it didn't.
+
+    Args:
+        part: A `ToolReturnPart`.
+    """
+    content = part.content
+    if getattr(part, 'outcome', 'success') != 'success':
+        return str(content)
+    if isinstance(content, str):
+        return content if REFUSED.match(content) else ''
+    held = cast('dict[Any, Any]', content) if isinstance(content, dict) else attributes(content)
+    return str(content) if held.get('error') or held.get('success') is False or held.get('ok') is False else ''
 
 
 class Inputs:
-    """What a run was given: its prompt, its deps and the arguments of its tool calls."""
+    """What a run was given: its prompt, its deps and the tool calls, with their arguments.
 
-    def __init__(self, *values: Any):
+    Args:
+        values: The prompt, the deps and the arguments.
+        called: The names of the tools that were called.
+        offered: The names of all tools that there were. What names others, too, lists the tools, and was not left by a call.
+    """
+
+    def __init__(self, *values: Any, called: Iterable[str] = (), offered: Iterable[str] = ()):
+        self._called = frozenset(called)
+        self._others = frozenset(offered) - self._called
         self._atoms = set(atoms(values)) - {''}
         self._texts = {atom for atom in self._atoms if isinstance(atom, str) and len(atom) > 2}
         self._numbers = {atom for atom in self._atoms if isinstance(atom, (int, float)) and abs(atom) > 1}
 
     def are_in(self, value: Any) -> bool:
         """Whether some of it can be found in a value."""
-        return any(
+        found = [*atoms([value])]
+        return self._name_a_call(found) or any(
             atom in self._atoms or any(text in atom for text in self._texts)
             if isinstance(atom, str)
             else atom in self._numbers
-            for atom in atoms([value])
+            for atom in found
         )
+
+    def _name_a_call(self, found: Iterable[Any]) -> bool:
+        """Whether texts name tools that were called and no others, as what was approved for a session does."""
+        # Not in a sentence, which a word may be in by chance.
+        names = [atom for atom in found if isinstance(atom, str) and ' ' not in atom]
+        words = {word for name in names for word in (name, *re.split(r'[^\w-]+', name))}
+        return not self._called.isdisjoint(words) and self._others.isdisjoint(words)
 
 
 def atoms(values: Iterable[Any], limit: int = 500) -> Iterable[str | int | float]:
@@ -273,7 +333,7 @@ def atoms(values: Iterable[Any], limit: int = 500) -> Iterable[str | int | float
                 todo.extend(cast('Collection[Any]', value))
             elif isinstance(value, (uuid.UUID, pathlib.PurePath, bytes, BaseException)):
                 todo.append(str(value))
-            elif kind(class_of(value)) != 'resource':
+            elif kind(class_of(value)) != 'resource' and not is_tool_class(class_of(value)):
                 todo.extend(attributes(value).values())
 
 

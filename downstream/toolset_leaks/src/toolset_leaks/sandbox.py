@@ -169,6 +169,7 @@ def main() -> None:
     # Imported first, since what they need is no concern of the sandbox.
     from pydantic_ai import Agent
 
+    from .arguments import ArgumentsError
     from .drive import find_leaks
 
     _watch_what_is_done(order['permit'], Path(order['folder']))
@@ -187,7 +188,10 @@ def main() -> None:
             options['make_deps' if callable(deps) else 'deps'] = deps
     except LookupError as error:
         sys.exit(str(error))
-    report = find_leaks(cast('Agent[Any, Any]', agent), **options)
+    try:
+        report = find_leaks(cast('Agent[Any, Any]', agent), **options)
+    except ArgumentsError as error:
+        sys.exit(str(error))
     Path(sys.argv[1]).write_text(json.dumps(dataclasses.asdict(report)))
     sys.stdout.flush()
     os._exit(0)  # whatever threads the tools have left behind

@@ -155,6 +155,15 @@ class Node:
             self._origin = self._origin.place.inside(self._group, self._key, self._origin.value, self.value)
         return self._origin
 
+    def path(self) -> list[Node]:
+        """Return it, after what holds it, and what holds that, and so on."""
+        return [*(self._holder.path() if self._holder else ()), self]
+
+    @property
+    def key(self) -> Any:
+        """Under which name or index it was found."""
+        return self._key
+
     def is_detached(self) -> bool:
         """Whether what held it has something else in its place now, as a toolset that begins each run with a new list."""
         node = self
@@ -197,7 +206,14 @@ class Snapshot:
         self._classes: dict[type, Any] = {}
         self._nodes: dict[int, Node] = {}
         self._enters = False
+        self._owners: Sequence[Snapshot] = ()
         self._walk([value for value, _ in roots], 0)
+
+    def add(self, value: Any, place: Place, owners: Sequence[Snapshot]) -> None:
+        """Read what can be reached from one more object, but for what is in other snapshots, whose runs it belongs to."""
+        self._roots.setdefault(id(value), place)
+        self._owners = owners
+        self._walk([value], 0)
 
     def __contains__(self, value: object) -> bool:
         return id(value) in self._depths
@@ -247,6 +263,8 @@ class Snapshot:
                     if not _is_code(value):
                         continue
                     way = 'other'
+                if self._owners and any(value in owner for owner in self._owners):
+                    continue
                 depths[key] = depth
                 if way in _SIZED and len(value) > _PART:
                     way, alone = ('other' if len(value) > rules.SIZE_LIMIT else way), key
@@ -660,7 +678,7 @@ def _read_function(function: types.FunctionType) -> list[Group]:
         groups.append(('default', (*names, *more), (*(function.__defaults__ or ()), *more.values())))
     if function.__dict__:
         groups.append(('function attribute', tuple(function.__dict__), tuple(function.__dict__.values())))
-    if rules.origin(str(function.__module__)) == 'watched' and (names := _names(code)):
+    if rules.origin(_module(function)) == 'watched' and (names := _names(code)):
         found = list(_globals(function, names))
         groups.append(('global', tuple(name for name, _ in found), tuple(held for _, held in found)))
     return groups
@@ -680,9 +698,14 @@ def _names(code: types.CodeType) -> frozenset[str]:
     return frozenset(code.co_names).union(*inner)
 
 
+def _module(function: types.FunctionType) -> str:
+    """Return the module that a function was written in, which isn't that in `__module__` after `functools.wraps()`."""
+    return str(function.__globals__.get('__name__', function.__module__))
+
+
 def _globals(function: types.FunctionType, names: frozenset[str]) -> Iterator[tuple[str, Any]]:
     """Yield the globals that a function names, in its own module and, as `module.name`, in others that are watched."""
-    space, module = function.__globals__, function.__module__
+    space, module = function.__globals__, _module(function)
     for name in names:
         if name in space:
             value = space[name]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,11 +18,13 @@ from pydantic_ai import Agent
 from typing_extensions import Self
 
 from . import rules
-from .report import Finding, Report, is_declared, remedy
+from .report import Finding, Report, held_by, is_declared, remedy, remedy_of_deps
 from .snapshot import Change, Place, Snapshot, label
 
 _SHARE = 0.3
 """The part of the time of a watch in which objects are first looked into; they are compared in the rest of it."""
+
+_DEPS = 'the deps'
 
 _watches: list[Watch] = []
 _original_iter: Any = None
@@ -40,6 +43,12 @@ class _Run:
     roots: list[Any]
     beside: list[_Run] = field(default_factory=list['_Run'])
     """Runs that went on at the same time."""
+    deps: Any = None
+    """Its deps, if they are watched."""
+    goes_on: bool = False
+    """Whether it goes on with a conversation, whose earlier runs may have left something in the deps."""
+    used: list[Any] = field(default_factory=list[Any])
+    """What it works with in place of the agent's toolsets and capabilities."""
     begun: float = 0
     """When it began, on a clock that stands still while something is looked at."""
 
@@ -53,8 +62,10 @@ class _Left:
 
     change: Change
     finding: Finding
-    owner: weakref.ref[Any]
-    """The agent, or the toolset that was given to the run."""
+    owner: Callable[[], Any]
+    """Returns the agent, or the toolset or the deps that were given to the run, unless they are gone."""
+    in_deps: bool = False
+    """Whether it's in the run's deps."""
 
 
 class Watch:
@@ -112,7 +123,7 @@ class Watch:
         if not _watches:
             Agent.iter = _original_iter
 
-    def begin(self, agent: Any, prompt: Any, given: Sequence[Any]) -> _Run:
+    def begin(self, agent: Any, prompt: Any, given: Sequence[Any], deps: Any = None, *, goes_on: bool = False) -> _Run:
         """Look at what a run is about to use."""
         with self._lock:
             begun = time.perf_counter()
@@ -131,9 +142,14 @@ class Watch:
                 max_seconds=self.max_seconds,
                 seconds=(self.max_times - 1) * self._shortest_run(agent) * _SHARE,
             )
+            active = [other.snapshot for other in self._active]
+            if rules.kind(rules.class_of(deps)) == 'walked' and not any(deps in other for other in active):
+                snapshot.add(deps, Place('deps', holder=_DEPS), active)
+            else:
+                deps = None
             title = f'run {number} of {_agent_name(agent)}{_quoted(prompt)}{self.context and f" in {self.context}"}'
-            run = _Run(number, agent, title, fresh, snapshot, roots, list(self._active))
-            self.report.incomplete |= not run.snapshot.complete
+            run = _Run(number, agent, title, fresh, snapshot, roots, list(self._active), deps, goes_on)
+            self.report.too_much |= not run.snapshot.complete
             for other in self._active:
                 other.beside.append(run)
             self._active.append(run)
@@ -141,10 +157,11 @@ class Watch:
             run.begun = time.perf_counter() - self._spent
             return run
 
-    def entered(self, run: _Run) -> None:
+    def entered(self, run: _Run, used: list[Any]) -> None:
         """Find out what of earlier runs is still there when a run has begun."""
         with self._lock:
             begun = time.perf_counter()
+            run.used = used
             run.snapshot.entered()
             for left in [left for left in self._left if self._concerns(left, run)]:
                 self._left.remove(left)
@@ -155,7 +172,14 @@ class Watch:
                     self._report(left.finding, self.report.leaks)
             self._spent += time.perf_counter() - begun
 
-    def end(self, run: _Run, messages: Sequence[Any], deps: Any, error: BaseException | None) -> None:
+    def end(
+        self,
+        run: _Run,
+        messages: Sequence[Any],
+        deps: Any,
+        error: BaseException | None,
+        offered: Sequence[str] = (),
+    ) -> None:
         """Find out what a run has changed."""
         with self._lock:
             begun = time.perf_counter()
@@ -166,12 +190,14 @@ class Watch:
             self.report.runs += 1
             if error is not None:
                 self.report.failed.append(f'{run}: {type(error).__name__}: {error}')
-            inputs, called = _inputs(messages, deps)
+            inputs, called = _inputs(messages, deps, offered)
             for change in run.snapshot.changes():
-                if not is_declared(change.place.name, self.shared) and not _is_harmless(change, inputs):
+                # What is in the deps is no input to what is in the deps.
+                given = inputs if change.place.holder != _DEPS else _inputs(messages, None, offered)[0]
+                if not is_declared(change.place.name, self.shared) and not _is_harmless(change, given):
                     self._leave(run, change, called)
             for toolset in run.given:
-                self._given[id(toolset)] = weakref.ref(toolset)
+                self._given[id(toolset)] = _reference(toolset)
             self._spent += time.perf_counter() - begun
 
     def _shortest_run(self, agent: Any) -> float:
@@ -192,20 +218,22 @@ class Watch:
                 toolset=change.place.holder,
                 what=change.text,
                 left_by=f'{run}{tools}{unsure}',
-                remedy=remedy(change.slot, _inner_root(run, change) or root),
+                remedy=_remedy(run, change, root),
                 times=0,
                 next_run=f'the next run of {_agent_name(run.agent)}',
             )
         finding.times += 1
         if beside and not finding.read_by:
             finding.read_by = f'{beside[0]}, at the same time,'
+        in_deps = change.place.holder == _DEPS and not change.node.place.shared
         own = next((toolset for toolset in run.given if self._is_only_in(toolset, run, change)), None)
-        self._left.append(_Left(change, finding, weakref.ref(own if own is not None else run.agent)))
+        own = run.deps if in_deps else own
+        self._left.append(_Left(change, finding, _reference(own if own is not None else run.agent), in_deps))
         del self._left[:-1000]
         if own is None and finding not in self.report.cleared:
             self._report(finding, self.report.leaks)
         elif own is not None:
-            finding.next_run = f'the next run that is given this {label(own)}'
+            finding.next_run = f'the next run that is given {"these deps" if in_deps else f"this {label(own)}"}'
 
     def _is_only_in(self, toolset: Any, run: _Run, change: Change) -> bool:
         return change.place.holder == label(toolset) and not change.node.place.shared
@@ -222,6 +250,8 @@ class Watch:
 
     def _concerns(self, left: _Left, run: _Run) -> bool:
         owner = left.owner()
+        if left.in_deps:
+            return not run.goes_on and left.change.node.value in run.snapshot
         return owner is run.agent or any(owner is root for root in run.roots) or left.change.node.value in run.snapshot
 
     def _was_given(self, toolset: Any) -> bool:
@@ -234,23 +264,39 @@ def _watched_iter(original: Callable[..., Any]) -> Any:
     @functools.wraps(original)
     async def iter(agent: Any, user_prompt: Any = None, **options: Any) -> AsyncIterator[Any]:
         watches = list(_watches)
-        runs = [watch.begin(agent, user_prompt, _toolsets(options.get('toolsets'))) for watch in watches]
+        deps, goes_on = options.get('deps'), bool(options.get('message_history'))
+        given = _toolsets(options.get('toolsets'))
+        runs = [watch.begin(agent, user_prompt, given, deps, goes_on=goes_on) for watch in watches]
         messages: Callable[[], Any] = list[Any]
+        offered: Callable[[], Any] = list[Any]
         error: BaseException | None = None
         try:
             async with original(agent, user_prompt, **options) as agent_run:
-                messages = lambda: agent_run.ctx.state.message_history
+                state, inside = agent_run.ctx.state, agent_run.ctx.deps
+                messages = lambda: state.message_history
+                offered = lambda: inside.tool_manager.tools or ()
+                used = [*_tree(inside.tool_manager.toolset), *_tree(getattr(inside, 'root_capability', None))]
                 for watch, run in zip(watches, runs, strict=False):
-                    watch.entered(run)
+                    watch.entered(run, used)
                 yield agent_run
         except BaseException as raised:
             error = raised
             raise
         finally:
             for watch, run in zip(watches, runs, strict=False):
-                watch.end(run, messages(), options.get('deps'), error)
+                watch.end(run, messages(), deps, error, [*offered()])
 
     return iter
+
+
+def _tree(value: Any) -> Iterator[Any]:
+    """Yield a toolset or a capability, and those that it wraps or combines."""
+    if rules.is_toolset(value):
+        yield value
+        for inner in (getattr(value, 'wrapped', None), getattr(value, '_toolset', None)):
+            yield from _tree(inner)
+        for inner in (*getattr(value, 'toolsets', ()), *getattr(value, 'capabilities', ())):
+            yield from _tree(inner)
 
 
 def _toolsets(given: Any) -> list[Any]:
@@ -277,12 +323,13 @@ def _names(called: list[str]) -> str:
     return ', '.join(f'`{name}`' for name in dict.fromkeys(called))
 
 
-def _inputs(messages: Sequence[Any], deps: Any) -> tuple[rules.Inputs, list[str]]:
+def _inputs(messages: Sequence[Any], deps: Any, offered: Sequence[str]) -> tuple[rules.Inputs, list[str]]:
     """Return what a run was given, and the names of the tools that it called."""
     parts = [part for message in messages for part in message.parts]
     calls = [part for part in parts if part.part_kind == 'tool-call']
     prompts = [part.content for part in parts if part.part_kind == 'user-prompt']
-    return rules.Inputs(prompts, [_arguments(call) for call in calls], deps), [call.tool_name for call in calls]
+    called = [call.tool_name for call in calls]
+    return rules.Inputs(prompts, [_arguments(call) for call in calls], deps, called=called, offered=offered), called
 
 
 def _arguments(call: Any) -> Any:
@@ -293,18 +340,47 @@ def _arguments(call: Any) -> Any:
 
 
 def _is_harmless(change: Change, inputs: rules.Inputs) -> bool:
+    if change.group == 'inner':
+        return False  # the content of a buffer, which is no cache
+    name = re.split(r'[.:]', change.slot.name)[-1]
     if change.group == 'item':
         keys = [*change.old, *change.new]
-        if all(
+        if not _is_on_offer(change) and all(
             rules.harmless_entry(change.old.get(key, rules.MISSING), change.new.get(key, rules.MISSING)) for key in keys
         ):
             return True
-        return not change.old_group[2] and rules.looks_loaded(change.new, inputs)
+        return not change.old_group[2] and rules.looks_loaded(name, change.new, inputs)
     if change.group == 'member':
         if all(rules.harmless_entry(rules.MISSING, value) for value in (*change.old, *change.new)):
             return True
-        return not change.old_group[2] and rules.looks_loaded(change.new, inputs)
+        return not change.old_group[2] and rules.looks_loaded(name, change.new, inputs)
     return rules.harmless(str(change.key).rpartition(':')[2], change.old, change.new, inputs)
+
+
+def _is_on_offer(change: Change) -> bool:
+    """Whether the tools changed that a toolset offers: unlike a cache of tools, they are there for the next run."""
+    path = change.node.path()
+    return len(path) > 1 and path[-1].key == 'tools' and rules.is_toolset(path[-2].value)
+
+
+def _remedy(run: _Run, change: Change, root: Any) -> str:
+    """Say what to write instead of what holds a change, and what it's held by if that comes from outside of the toolset."""
+    if change.place.holder == _DEPS:
+        return remedy_of_deps(change.slot, run.deps)
+    inner = _inner_root(run, change) or root
+    path = change.node.path()
+    start = max((number for number, node in enumerate(path) if rules.is_toolset(node.value)), default=0)
+    inside = path[start + 1 :]
+    by = held_by(path[start].value, inside[0].key, [node.value for node in inside]) if inside else ''
+    return remedy(change.slot, inner, by, returns_itself=any(inner is one for one in run.used))
+
+
+def _reference(value: Any) -> Callable[[], Any]:
+    """Refer to an object without keeping it alive, if that's possible."""
+    try:
+        return weakref.ref(value)
+    except TypeError:  # as for a dict
+        return lambda: value
 
 
 def _inner_root(run: _Run, change: Change) -> Any:
