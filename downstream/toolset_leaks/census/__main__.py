@@ -1,8 +1,8 @@
 """Look for leaks in published packages: `build/tool/bin/python downstream/toolset_leaks/census`.
 
 For each package that `subjects.py` names it makes an environment with the newest release, drives the agents in the sandbox, and writes
-what it found to `results.json`. Then it writes the table of `docs/downstream/toolset-leaks.md`, with what `verdicts.toml` says
-of each finding: what a person found who looked at the code.
+what it found to `results.json`. Then it writes `docs/downstream/toolset-census.md`: the table, with what `verdicts.toml` says
+of each finding, which is what a person found who looked at the code, and the texts of `findings/`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ sys.path.append(str(ROOT))
 # By name, since the types of this project are checked without the rest of the repository.
 environments: Any = importlib.import_module('series.environments')
 errors: Any = importlib.import_module('series.errors')
-PAGE = ROOT / 'docs' / 'downstream' / 'toolset-leaks.md'
+PAGE = ROOT / 'docs' / 'downstream' / 'toolset-census.md'
 RESULTS = HERE / 'results.json'
 VERDICTS = HERE / 'verdicts.toml'
 PYTHON = '3.12'
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + '\n')
     text = table(results, tomllib.loads(VERDICTS.read_text()))
     before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f'{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}')
+    PAGE.write_text(f'{before}{BEGIN}\n{text}\n\n{texts()}\n{END}{rest.partition(END)[2]}')
     if failed:
         print('\n'.join([*failed, 'Their earlier results stay in the table.']), file=sys.stderr)
     return int(bool(failed))
@@ -81,6 +81,10 @@ def drive(package: str, subjects: list[Subject], folder: Path, python: Path) -> 
     results: dict[str, Any] = {}
     for subject in subjects:
         options = ['--deps', f'subjects:{subject.deps}'] if subject.deps else []
+        if subject.arguments:
+            file = folder / f'{subject.name}.json'
+            file.write_text(json.dumps(subject.arguments))
+            options += ['--arguments', str(file)]
         done = subprocess.run(
             [python, '-m', 'toolset_leaks', f'subjects:{subject.name}', '--json', *options],
             cwd=HERE,
@@ -88,7 +92,7 @@ def drive(package: str, subjects: list[Subject], folder: Path, python: Path) -> 
             text=True,
             check=False,
         )
-        if done.returncode not in (0, 1):
+        if not done.stdout:  # 2 alone says that no call of a tool succeeded
             raise CensusError(f'`{subject.name}` cannot be driven. Correct it in `subjects.py`.\n{done.stderr}')
         report = json.loads(done.stdout)
         results[subject.name] = {
@@ -122,8 +126,10 @@ def table(results: dict[str, Any], verdicts: dict[str, Any]) -> str:
             checked.append(f'**{verdict["verdict"]}**: {verdict["why"]}')
         checked = list(dict.fromkeys(checked)) or [verdicts.get(subject.name, {}).get('quiet', 'nothing to find')]
         failed = f', {result["failed"]} failed' if result['failed'] else ''
+        never = len(result.get('unproven', ()))
+        tools = f'{len(result["called"])}' + (f', {never} never succeeded' if never else '')
         lines.append(
-            f'| {result["package"]} {result["version"]} | {result["pydantic-ai-slim"]} | {result["driven"]} | {len(result["called"])} '
+            f'| {result["package"]} {result["version"]} | {result["pydantic-ai-slim"]} | {result["driven"]} | {tools} '
             f'| {result["runs"]}{failed} | {"<br>".join(found) or "nothing"} | {"<br>".join(checked)} |'
         )
     packages = {result['package'] for result in results.values()}
@@ -133,14 +139,21 @@ def table(results: dict[str, Any], verdicts: dict[str, Any]) -> str:
         for leak in result['leaks']
         if judge(verdicts, name, leak['name'])['verdict'] == 'leak'
     }
-    dates = sorted({result['date'] for result in results.values()})
+    dates = [result['date'] for result in results.values()]
+    when = ' and '.join(f'{dates.count(date)} agents on {date}' for date in sorted(set(dates)))
     total = ', '.join(f'{number} {verdict}' for verdict, number in sorted(counts.items()))
     head = (
-        f'{len(packages)} packages, {len(results)} agents, {sum(result["runs"] for result in results.values())} runs, on '
-        f'{" to ".join(dict.fromkeys([dates[0], dates[-1]]))}. {sum(counts.values())} findings: {total}. '
+        f'{len(packages)} packages, {len(results)} agents, {sum(result["runs"] for result in results.values())} runs: '
+        f'{when}. {sum(counts.values())} findings: {total}. '
         f'{len(leaking)} of {len(packages)} packages leak.'
     )
     return '\n'.join([head, '', *lines])
+
+
+def texts() -> str:
+    """Return the texts for the maintainers, as chapters of the page."""
+    found = sorted((HERE / 'findings').glob('*.md'))
+    return '\n\n'.join(f'#{file.read_text().strip()}' for file in found)
 
 
 def judge(verdicts: dict[str, Any], subject: str, name: str) -> dict[str, str]:

@@ -9,11 +9,16 @@ inside, since each package has an environment of its own.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+with contextlib.suppress(ImportError):  # the census itself runs where it isn't installed
+    from pydantic_ai import RunContext
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,8 @@ class Subject:
     """What is driven."""
     deps: str | None = None
     """The function of this module that makes the deps."""
+    arguments: dict[str, Any] | None = None
+    """Arguments that the tools accept, where made-up ones are refused."""
     needs: tuple[str, ...] = ()
     """What is installed besides."""
 
@@ -279,3 +286,172 @@ def middleware() -> Any:
     from pydantic_ai_middleware import CostTrackingMiddleware, MiddlewareToolset
 
     return agent(MiddlewareToolset(FunctionToolset([_echo]), [CostTrackingMiddleware()]))
+
+
+@subject(
+    'haiku-skills',
+    '`SkillsCapability(use_subagents=False)` with a skill that has a state',
+    arguments={
+        'query_skill': {'skill_name': 'notes'},
+        'execute_skill_tool': [
+            {'skill_name': 'notes', 'tool_name': '_remember', 'arguments': {'text': text}} for text in ('milk', 'bread')
+        ],
+    },
+)
+def haiku_skills() -> Any:
+    from haiku.skills import Skill, SkillMetadata
+    from haiku.skills.capability import SkillsCapability
+
+    metadata = SkillMetadata(name='notes', description='Remembers notes')
+    skill = Skill(
+        metadata=metadata,
+        instructions='Use `remember`.',
+        tools=[_remember],
+        state_type=_notes_state(),
+        state_namespace='notes',
+    )
+    return agent(capabilities=[SkillsCapability(skills=[skill], use_subagents=False)])
+
+
+def _notes_state() -> Any:
+    from pydantic import Field, create_model
+
+    return create_model('NotesState', notes=(list[str], Field(default_factory=list)))
+
+
+def _remember(ctx: RunContext[Any], text: str) -> list[str]:
+    """Remember a note, and return all."""
+    ctx.deps.state.notes.append(text)
+    return ctx.deps.state.notes
+
+
+@subject('pydantic-ai-blocking-approval', '`ApprovalToolset()` around one tool, which is always approved')
+def blocking_approval() -> Any:
+    from pydantic_ai import FunctionToolset
+    from pydantic_ai_blocking_approval import ApprovalDecision, ApprovalToolset
+
+    return agent(ApprovalToolset(FunctionToolset([_echo]), lambda request: ApprovalDecision(approved=True)))
+
+
+@subject('pydantic-ai-guardrails', '`RateLimit()`, `LimitCost()`, `RestrictTools()` and `DetectPII()` around one tool')
+def guardrails() -> Any:
+    from pydantic_ai_guardrails import DetectPII, LimitCost, RateLimit, RestrictTools
+
+    limits = [RateLimit(max_requests=100), LimitCost(max_total_tokens=1_000_000), RestrictTools(blocked=['other'])]
+    made = agent(capabilities=[*limits, DetectPII()])
+    made.tool_plain(_echo)
+    return made
+
+
+@subject('pydantic-ai-error-recovery', '`ToolErrorRecovery(max_recoveries=2)` around a tool and one that fails')
+def error_recovery() -> Any:
+    from pydantic_ai_error_recovery import ToolErrorRecovery
+
+    made = agent(capabilities=[ToolErrorRecovery(max_recoveries=2)])
+    made.tool_plain(_echo)
+    made.tool_plain(_fail)
+    return made
+
+
+def _fail(text: str) -> str:
+    raise ConnectionError(f'no connection for {text}')
+
+
+@subject('pydantic-ai-toolguard', '`ToolGuard()` with a rule that allows a hundred calls a minute')
+def toolguard() -> Any:
+    from pydantic_ai_toolguard import PermissionRule, RateLimitConfig, ToolGuard
+
+    rule = PermissionRule(tool_pattern='*', rate_limit=RateLimitConfig(max=100, per='minute'))
+    made = agent(capabilities=[ToolGuard(rules=[rule])])
+    made.tool_plain(_echo)
+    return made
+
+
+@subject('pydantic-ai-acgs', '`ACGSCapability(on_review="deny")` around one tool')
+def acgs() -> Any:
+    from pydantic_ai_acgs import ACGSCapability
+
+    made = agent(capabilities=[ACGSCapability(on_review='deny')])
+    made.tool_plain(_echo)
+    return made
+
+
+@subject(
+    'pydantic-ai-deepagents',
+    '`create_deep_agent()`, with the `deps` that it returns in each run',
+    deps='deepagents_deps',
+)
+def deepagents() -> Any:
+    return _deepagents()[0]
+
+
+def deepagents_deps() -> Any:
+    return _deepagents()[1]
+
+
+@functools.cache
+def _deepagents() -> Any:
+    from pydantic_ai_deepagents import create_deep_agent
+
+    return create_deep_agent(model='test', enable_subagents=False)
+
+
+@subject('vocabguard', '`VocabularyGuard()` around one tool')
+def vocabguard() -> Any:
+    from vocabguard import VocabularyGuard, Watchlist
+
+    made = agent(capabilities=[VocabularyGuard(Watchlist(terms={'delve': 3.0}, threshold=1.0))])
+    made.tool_plain(_echo)
+    return made
+
+
+@subject('ccs-pydantic-ai', '`CCSCapability()` around one tool')
+def ccs() -> Any:
+    from ccs_pydantic_ai import CCSCapability, CCSConfig
+
+    made = agent(capabilities=[CCSCapability(CCSConfig(seed=b'0' * 32))])
+    made.tool_plain(_echo)
+    return made
+
+
+@subject(
+    'pydantic-ai-agentmesh',
+    '`govern(policy)` around one tool, with the default of 10 calls',
+    needs=('pydantic-ai-slim',),
+)
+def agentmesh() -> Any:
+    from pydantic_ai_governance import GovernancePolicy, govern
+
+    made = agent()
+    made.tool_plain(govern(GovernancePolicy())(_echo))
+    return made
+
+
+@subject('pydantic-ai-escalation', '`EscalateOnOutputRetry()` with one level')
+def escalation() -> Any:
+    from pydantic_ai.models.test import TestModel
+    from pydantic_ai_escalation import EscalateOnOutputRetry, Level
+
+    made = agent(capabilities=[EscalateOnOutputRetry(levels=[Level(model=TestModel())])])
+    made.tool_plain(_echo)
+    return made
+
+
+@subject('pydanticai-tealtiger', '`TealTigerGuard()` as the deps of all runs', deps='tealtiger_deps')
+def tealtiger() -> Any:
+    made = agent(deps_type=object)
+    made.tool(_guarded)
+    return made
+
+
+def _guarded(ctx: RunContext[Any], text: str) -> str:
+    ctx.deps.evaluate(tool='_guarded', args={'text': text})
+    ctx.deps.post_call(tool_name='_guarded', result=text)
+    return text
+
+
+@functools.cache
+def tealtiger_deps() -> Any:
+    from pydanticai_tealtiger import TealTigerGuard
+
+    return TealTigerGuard()
