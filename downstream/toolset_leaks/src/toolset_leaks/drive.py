@@ -144,7 +144,7 @@ class _Driver:
 
     def why_undecided(self) -> str:
         """Say why nothing is known although nothing was found."""
-        if not self.tools:
+        if not self.errors and (self.error or not self.tools):
             why = f'no run got as far as a tool: {self.error}' if self.error else 'the agent offered no tool'
             return (
                 f'Nothing is known: {why}. If it needs deps, name them with `--deps MODULE:NAME`, or in Python with '
