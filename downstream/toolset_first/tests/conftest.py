@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from textwrap import dedent
 
@@ -19,22 +18,17 @@ Write = Callable[..., Path]
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Iterator[Write]:
-    """Write the files of a project, `tools__py='…'` as `tools.py` or by their paths, and forget its modules afterwards."""
-    modules, path = set(sys.modules), list(sys.path)
+def write(tmp_path: Path) -> Write:
+    """Write the files of a project, `tools__py='…'` as `tools.py` or by their paths."""
 
     def write(paths: Mapping[str, str] | None = None, /, **files: str) -> Path:
         for name, text in {**(paths or {}), **{name.replace('__', '.'): text for name, text in files.items()}}.items():
             file = tmp_path / name
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(dedent(text))
+            file.write_text(dedent(text), 'utf-8')
         return tmp_path
 
-    yield write
-    sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        if str(getattr(sys.modules[name], '__file__', '')).startswith(str(tmp_path.resolve())):
-            del sys.modules[name]
+    return write
 
 
 @pytest.fixture

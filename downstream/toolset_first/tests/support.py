@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_ai import (
+    AbstractToolset,
     FunctionToolset,
     ModelMessage,
     ModelResponse,
@@ -17,6 +18,9 @@ from pydantic_ai import (
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import ToolsetTool
+from pydantic_core import SchemaValidator, core_schema
 from toolset_first import CallRuntime, EntrySpec, ToolsetSpec
 from typing_extensions import Self
 
@@ -124,6 +128,42 @@ class StatefulKeeper(Keeper):
 
     def copy(self) -> Self:
         return type(self)(self.log)
+
+
+class Server(AbstractToolset[Any]):
+    """Has tools that show when it is open, and whose arguments are validated elsewhere, as those of an MCP server."""
+
+    def __init__(
+        self, schema: dict[str, Any] | None = None, ran: list[Any] | None = None, broken: bool = False
+    ) -> None:
+        self.schema = schema or {'type': 'object'}
+        self.ran = ran
+        self.broken = broken
+
+    @property
+    def id(self) -> str | None:
+        return 'server'
+
+    async def __aenter__(self) -> Self:
+        if self.broken:
+            raise ConnectionError('It is down.')
+        return self
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        return {
+            name: ToolsetTool[Any](
+                toolset=self,
+                tool_def=ToolDefinition(name=name, parameters_json_schema=self.schema),
+                max_retries=1,
+                args_validator=SchemaValidator(core_schema.any_schema()),
+            )
+            for name in ('rm', 'list')
+        }
+
+    async def call_tool(self, name: str, tool_args: Any, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
+        if self.ran is not None:
+            self.ran.append(tool_args)
+        return 'removed'
 
 
 def entry(main: Callable[..., Any], name: str = 'start', **options: Any) -> EntrySpec:

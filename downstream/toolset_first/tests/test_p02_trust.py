@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from pydantic_ai import FunctionToolset, RunContext
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import WrapperToolset
 from support import Keeper, Log, StatefulKeeper, call, calling, script, scripts
 from toolset_first import (
     AgentSpec,
@@ -19,6 +21,7 @@ from toolset_first import (
     ToolsetSpec,
     agent_as_toolset,
 )
+from typing_extensions import Self
 
 ALL: list[Isolation] = ['trust', 'isolate', 'hybrid']
 
@@ -97,7 +100,7 @@ async def test_p02_functions_are_shared_since_there_is_nothing_to_isolate(isolat
         return 2 * number
 
     toolset = FunctionToolset[Any]([double])
-    assert wired(ToolsetSpec(toolset=toolset), isolation, ToolsetBuildContext('one')) is toolset
+    assert wired(ToolsetSpec(toolset=toolset), isolation, ToolsetBuildContext('one'), lambda one: one) is toolset
 
 
 class Connected(Keeper):
@@ -143,8 +146,8 @@ class Uncopied(Keeper):
     [
         ('hybrid', Connected(), 'TypeError: cannot pickle'),
         ('isolate', Connected(), 'TypeError: cannot pickle'),
-        ('hybrid', closing_over_state(), 'its tool `keep` uses variables of the function that it is defined in'),
-        ('hybrid', ClosingOverItself(), 'its tool `keep` uses variables'),
+        ('hybrid', closing_over_state(), 'its function `keep` uses variables of the function that it is defined in'),
+        ('hybrid', ClosingOverItself(), 'its function `keep` uses variables'),
         ('hybrid', Connected().prefixed('a'), 'TypeError: cannot pickle'),
         ('isolate', Uncopied(), 'NotImplementedError'),
     ],
@@ -223,3 +226,111 @@ async def test_p02_tools_find_the_call_in_their_context() -> None:
     spec = ToolsetSpec(toolset=FunctionToolset[CallRuntime]([where]))
     agent = AgentSpec('one', model=script(call('where')), toolset_specs=[spec])
     assert await Runtime([agent]).run_entry(calling('one'), 'Go') == 'one at 1'
+
+
+class ClassState(FunctionToolset[Any]):
+    """Keeps what it is told in its class."""
+
+    kept: list[str] = []  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__([self.keep])
+
+    async def keep(self, what: str) -> list[str]:
+        """Keep something."""
+        self.kept.append(what)
+        return list(self.kept)
+
+
+class StatefulClassState(ClassState):
+    """Has a `copy()`, which doesn't help."""
+
+    stateful = True
+
+    def copy(self) -> Self:
+        return type(self)()
+
+
+class Table(Keeper):
+    """Has a table that nothing changes, and says so."""
+
+    prices = {'tea': 3}  # noqa: RUF012
+    names = ('tea',)
+    shared_attributes = frozenset({'prices'})
+
+
+class Shadowed(Keeper):
+    """Has a default in its class, and uses its own."""
+
+    kept: list[str] = []  # noqa: RUF012
+
+
+def filtered() -> Any:
+    """Return a toolset with a filter that remembers what it has seen."""
+    seen: list[str] = []
+
+    def once(ctx: RunContext[Any], tool: ToolDefinition) -> bool:
+        seen.append(tool.name)
+        return len(seen) < 3
+
+    return Keeper().filtered(once)
+
+
+def defaulted() -> Any:
+    """Return a toolset with a function that remembers what it was told in a default."""
+
+    def keep(what: str, kept: list[str] = []) -> list[str]:  # noqa: B006
+        kept.append(what)
+        return kept
+
+    return FunctionToolset[Any]([keep])
+
+
+class Wrapping(WrapperToolset[Any]):
+    """Remembers in its class."""
+
+    seen: dict[str, int] = {}  # noqa: RUF012
+
+
+@pytest.mark.parametrize(
+    ('isolation', 'toolset', 'why'),
+    [
+        ('hybrid', ClassState(), '`ClassState.kept` of the class'),
+        ('isolate', ClassState(), '`ClassState.kept` of the class'),
+        ('isolate', StatefulClassState(), '`ClassState.kept` of the class'),
+        ('hybrid', ClassState().prefixed('a'), '`ClassState.kept` of the class'),
+        ('hybrid', Wrapping(Keeper()), '`Wrapping.seen` of the class'),
+        ('hybrid', filtered(), 'its function `once` uses variables'),
+        ('isolate', filtered().prefixed('a'), 'its function `once` uses variables'),
+        (
+            'hybrid',
+            defaulted(),
+            'its function `keep` uses variables of the function that it is defined in, or has a default',
+        ),
+    ],
+)
+def test_p02_state_that_a_copy_would_share_is_refused(isolation: Isolation, toolset: Any, why: str) -> None:
+    with pytest.raises(IsolationError) as error:
+        Runtime([AgentSpec('one', model='test', toolset_specs=[ToolsetSpec(toolset=toolset)])], isolation=isolation)
+    assert why in str(error.value)
+    shared = AgentSpec('one', model='test', toolset_specs=[ToolsetSpec(toolset=toolset, shared=True)])
+    Runtime([shared], isolation=isolation)
+
+
+@pytest.mark.parametrize('toolset', [Table(), Shadowed(), Keeper().filtered(lambda ctx, tool: True)])
+async def test_p02_what_holds_no_state_is_not_refused(toolset: Any) -> None:
+    for isolation in ('hybrid', 'isolate'):
+        assert await outputs(ToolsetSpec(toolset=toolset), isolation) == FRESH
+
+
+async def test_p02_server_is_not_copied_unless_all_is_isolated(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Server(Keeper):
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise AssertionError('Each copy would start a server.')
+
+    # As those of `pydantic_ai.mcp`, which needs a package that isn't installed here
+    monkeypatch.setattr(Server, '__module__', 'pydantic_ai.mcp')
+    for toolset in (Server(), Server().prefixed('a').renamed({'keep': 'a_keep'})):
+        assert await outputs(ToolsetSpec(toolset=toolset), 'hybrid') == LEAKED
+    with pytest.raises(IsolationError, match='Each copy would start a server'):
+        await outputs(ToolsetSpec(toolset=Server()), 'isolate')

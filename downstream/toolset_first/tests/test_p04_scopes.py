@@ -11,11 +11,17 @@ from pydantic_ai import AbstractToolset, FunctionToolset, ModelRetry, RunContext
 from support import Keeper, Log, StatefulKeeper, calling, echo, entry, script
 from toolset_first import (
     AgentSpec,
+    Answer,
+    ApprovalDenied,
+    ApprovalError,
+    Approvals,
     CallRuntime,
     EntryError,
     EntrySpec,
     InputError,
+    Question,
     Runtime,
+    ScopeBusyError,
     ScopeClosedError,
     ToolsetSpec,
     agent_as_toolset,
@@ -58,16 +64,27 @@ async def test_p04_factory_that_makes_no_toolset_is_refused() -> None:
         await Runtime().run_entry(EntrySpec(ToolsetSpec(factory=build), 'start'), 'Go')
 
 
-async def test_p04_main_that_requires_approval_is_refused() -> None:
+@pytest.mark.parametrize('declared', [True, False])
+async def test_p04_main_that_requires_approval_is_asked_about(declared: bool) -> None:
     def build(context: object) -> AbstractToolset[Any]:
+        if declared:
+            return FunctionToolset[Any]([Tool[Any](_echo, name='main', requires_approval=True)])
         return _tools('main').approval_required()
 
-    def build_declared(context: object) -> AbstractToolset[Any]:
-        return FunctionToolset[Any]([Tool[Any](_echo, name='main', requires_approval=True)])
+    spec = EntrySpec(ToolsetSpec(factory=build), 'start')
+    questions: list[Question] = []
 
-    for factory in (build, build_declared):
-        with pytest.raises(EntryError, match="`main` of the entry 'start' cannot need approval"):
-            await Runtime().run_entry(EntrySpec(ToolsetSpec(factory=factory), 'start'), 'Go')
+    def ask(question: Question) -> Answer:
+        questions.append(question)
+        return Answer(len(questions) == 1)
+
+    runtime = Runtime(approvals=Approvals(ask=ask))
+    assert await runtime.run_entry(spec, 'Go') == 'Go'
+    with pytest.raises(ApprovalDenied, match="`main` of 'start' was denied"):
+        await runtime.run_entry(spec, 'Go')
+    with pytest.raises(ApprovalError, match='needs approval, and nobody is there to give it'):
+        await Runtime().run_entry(spec, 'Go')
+    assert questions == [Question('start', 'main', {'input': 'Go'})] * 2
 
 
 def _echo(input: str) -> str:
@@ -190,22 +207,31 @@ async def test_p04_closing_ends_calls_that_go_on_before_it_exits() -> None:
     assert log.events == ['enter', 'exit None']
 
 
-async def test_p04_calls_at_once_open_it_once() -> None:
+async def test_p04_turn_that_begins_while_another_goes_on_is_refused() -> None:
     log = Log()
     async with Runtime().create_scope(_logged(log)) as scope:
-        found = await asyncio.gather(*(scope.call_tool('main', {'input': str(number)}) for number in range(20)))
-    assert found == [str(number) for number in range(20)]
+        found = await asyncio.gather(*(scope.run_turn(text) for text in 'abc'), return_exceptions=True)
+        assert await scope.run_turn('d') == 'd'
+    assert found[0] == 'a'
+    assert [type(one) for one in found[1:]] == [ScopeBusyError] * 2
+    assert 'a conversation has one after another' in str(found[1])
     assert log.events == ['enter', 'exit None']
 
 
-async def test_p04_calls_at_once_have_a_call_runtime_each() -> None:
+async def test_p04_refused_turn_loses_nothing_of_the_history() -> None:
+    async with Runtime([AgentSpec('one', model=echo())]).create_scope(calling('one')) as scope:
+        await asyncio.gather(scope.run_turn('a'), scope.run_turn('b'), return_exceptions=True)
+        assert await scope.run_turn('c') == '3: c'
+
+
+async def test_p04_scopes_at_once_have_a_call_runtime_each() -> None:
     async def main(ctx: RunContext[CallRuntime], input: str) -> tuple[Any, int]:
         await asyncio.sleep(0)
         await ctx.deps.call_agent('one', input)
         return ctx.deps.frame.prompt['input'], ctx.deps.usage.requests
 
-    async with Runtime([AgentSpec('one', model=echo())]).create_scope(entry(main)) as scope:
-        found = await asyncio.gather(*(scope.call_tool('main', {'input': text}) for text in 'abc'))
+    runtime = Runtime([AgentSpec('one', model=echo())])
+    found = await asyncio.gather(*(runtime.run_entry(entry(main), text) for text in 'abc'))
     assert found == [('a', 1), ('b', 1), ('c', 1)]
 
 

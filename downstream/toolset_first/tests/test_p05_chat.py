@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pydantic_ai import RunContext
 from pydantic_ai.models.function import FunctionModel
-from pydantic_ai.toolsets import ToolsetScope
 from support import Log, StatefulKeeper, call, calling, entry, script, scripts
 from toolset_first import (
     AgentSpec,
@@ -32,7 +31,7 @@ def keeping(log: Log | None = None, model: FunctionModel = KEEP, toolset: Toolse
 
 async def test_p05_chat_keeps_toolsets_from_turn_to_turn_and_exits_them_at_its_end() -> None:
     log = Log()
-    async with ToolsetScope(), Runtime([keeping(log)]).create_scope(calling('one')) as scope:
+    async with Runtime([keeping(log)]).create_scope(calling('one'), chat=True) as scope:
         assert [await scope.run_turn(text) for text in 'abc'] == ['["x"]', '["x","x"]', '["x","x","x"]']
         assert log.events == ['enter']
     assert log.events == ['enter', 'exit None']
@@ -48,7 +47,7 @@ async def test_p05_turns_outside_of_a_chat_have_fresh_toolsets() -> None:
 async def test_p05_toolsets_of_a_chat_see_the_exception_that_ends_it() -> None:
     log = Log()
     with pytest.raises(LookupError):
-        async with ToolsetScope(), Runtime([keeping(log)]).create_scope(calling('one')) as scope:
+        async with Runtime([keeping(log)]).create_scope(calling('one'), chat=True) as scope:
             await scope.run_turn('a')
             raise LookupError
     assert log.events == ['enter', 'exit LookupError']
@@ -66,7 +65,7 @@ async def test_p05_chat_that_is_cancelled_in_a_turn_exits_its_toolsets() -> None
     agent = keeping(toolset=ToolsetSpec(toolset=Waiting(log)))
 
     async def chat() -> None:
-        async with ToolsetScope(), Runtime([agent]).create_scope(calling('one')) as scope:
+        async with Runtime([agent]).create_scope(calling('one'), chat=True) as scope:
             await scope.run_turn('a')
 
     task = asyncio.create_task(chat())
@@ -83,7 +82,7 @@ async def test_p05_failed_turn_leaves_the_toolsets_of_a_chat_usable() -> None:
         {'a': [call('keep', what='a')], 'wrong': [call('keep', what='w'), call('fail')], 'b': [call('keep', what='b')]}
     )
     agent = keeping(model=model, toolset=ToolsetSpec(toolset=Failing(log)))
-    async with ToolsetScope(), Runtime([agent]).create_scope(calling('one')) as scope:
+    async with Runtime([agent]).create_scope(calling('one'), chat=True) as scope:
         await scope.run_turn('a')
         with pytest.raises(ConnectionError):
             await scope.run_turn('wrong')
@@ -106,7 +105,7 @@ async def test_p05_approval_in_a_later_turn_finds_the_same_toolset() -> None:
     )
     toolset = ToolsetSpec(toolset=Careful(), approval_config={'keep_for_good': 'ask'})
     runtime = Runtime([keeping(model=model, toolset=toolset)], approvals=Approvals(ask=ask))
-    async with ToolsetScope(), runtime.create_scope(calling('one')) as scope:
+    async with runtime.create_scope(calling('one'), chat=True) as scope:
         said = [await scope.run_turn(text) for text in ('note', 'ask', 'yes')]
     assert said == ['["note"]', 'Not yet.', '["note","approved"]']
 
@@ -114,10 +113,8 @@ async def test_p05_approval_in_a_later_turn_finds_the_same_toolset() -> None:
 async def test_p05_turn_that_nobody_could_approve_leaves_the_toolset_to_a_later_one() -> None:
     model = scripts({'a': [call('keep', what='a'), call('keep_for_good', what='b')], 'c': [call('keep', what='c')]})
     toolset = ToolsetSpec(toolset=Careful(), approval_config={'keep_for_good': 'ask'})
-    async with (
-        ToolsetScope(),
-        Runtime([keeping(model=model, toolset=toolset)]).create_scope(calling('one')) as scope,
-    ):
+    runtime = Runtime([keeping(model=model, toolset=toolset)])
+    async with runtime.create_scope(calling('one'), chat=True) as scope:
         with pytest.raises(ApprovalError):
             await scope.run_turn('a')
         assert await scope.run_turn('c') == '["a","c"]'
@@ -129,7 +126,7 @@ async def test_p05_of_agents_that_are_called_at_once_in_a_chat_one_has_its_tools
     async def main(ctx: RunContext[CallRuntime], input: str) -> list[Any]:
         return list(await asyncio.gather(*(ctx.deps.call_agent('one', input) for _ in range(3))))
 
-    async with ToolsetScope(), Runtime([keeping(log)]).create_scope(entry(main)) as scope:
+    async with Runtime([keeping(log)]).create_scope(entry(main), chat=True) as scope:
         assert await scope.run_turn('a') == ['["x"]'] * 3
         assert await scope.run_turn('b') == ['["x","x"]', '["x"]', '["x"]']
         assert sorted(log.events) == ['enter'] * 5 + ['exit None'] * 4
@@ -139,7 +136,7 @@ async def test_p05_agents_that_agents_call_keep_nothing_from_turn_to_turn() -> N
     outer = AgentSpec(
         'outer', model=script(call('one', input='In')), toolset_specs=[agent_as_toolset(keeping(), tool='one')]
     )
-    async with ToolsetScope(), Runtime().create_scope(calling(outer)) as scope:
+    async with Runtime().create_scope(calling(outer), chat=True) as scope:
         assert [await scope.run_turn(text) for text in 'ab'] == ['["x"]', '["x"]']
 
 

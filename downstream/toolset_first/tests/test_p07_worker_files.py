@@ -118,6 +118,7 @@ async def test_p07_reference_is_relative_to_its_file_and_imports_nothing_twice(w
         {'agents/a.worker': '---\nname: a\nmodel: ../tools.py:echoing\nentry: true\n---\n'},
         tools__py=TOOLS + "\n    from support import LOADED; LOADED.append('tools')\n",
     )
+    LOADED.clear()
     project = load_project(folder)
     assert await Runtime(project.agents).run_entry(project.entry, 'Hello') == '1: Hello'
     assert LOADED == ['tools']
@@ -131,17 +132,17 @@ async def test_p07_reference_is_relative_to_its_file_and_imports_nothing_twice(w
         ('---\nname: [a\n---\n', ["3: expected ',' or ']', but got '<stream end>'."]),
         ('---\nentry: true\n---\n', ['2: `name` is missing.']),
         (
-            '---\nname: a\ntools: [b]\nentry: maybe\n---\n',
+            '---\nname: a\ntoolbox: [b]\nentry: maybe\n---\n',
             [
                 '4: `entry`: Input should be a valid boolean.',
-                '3: `tools` is not known. Known are `name`, `description`, `model`, `compatible_models`, `schema_in_ref`, ',
+                '3: `toolbox` is not known. Known are `name`, `description`, `model`, `compatible_models`, `schema_in_ref`, ',
             ],
         ),
         (
             '---\nname: a\ntoolsets: [keeper, b, c]\n---\n',
             [
-                "3: There is no toolset or agent 'b'. There are: a, keeper, made.",
-                "3: There is no toolset or agent 'c'. There are: a, keeper, made.",
+                "3: 'b': There is no toolset or agent of this name. There are: a, files, keeper, made, shell.",
+                "3: 'c': There is no toolset or agent of this name. There are: a, files, keeper, made, shell.",
             ],
         ),
         (

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import pytest
 from pydantic_ai import Agent, DeferredToolRequests, FunctionToolset, RunContext, Tool
 from pydantic_ai.exceptions import ApprovalRequired
-from support import Keeper, Log, StatefulKeeper, call, calling, script, scripts
+from support import Log, StatefulKeeper, call, calling, script, scripts
 from toolset_first import (
     AgentSpec,
     Answer,
@@ -31,7 +31,7 @@ def _nothing_paid() -> None:
     PAID.clear()
 
 
-def pay(account: str, amount: int) -> str:
+def pay(account: str, amount: int, purpose: str = '') -> str:
     """Pay something."""
     PAID.append((account, amount))
     return f'paid {amount}'
@@ -86,7 +86,7 @@ async def test_p09_approved_call_is_made_within_the_run_and_others_are_not_asked
     both = [PAY, call('balance', account='travel')]
     said = await run(bank(pay='ask'), Approvals(ask=someone), both)
     assert sorted(said.split(', ')) == ['paid 3', 'travel: 5']
-    assert someone.questions == [Question('clerk', 'pay', {'account': 'travel', 'amount': 3})]
+    assert someone.questions == [Question('clerk', 'pay', {'account': 'travel', 'amount': 3, 'purpose': ''})]
     assert PAID == [('travel', 3)]
 
 
@@ -120,9 +120,8 @@ def _below(limit: int) -> Callable[[dict[str, Any]], str]:
         ({'account': {'travel*': 'allow'}}, 0, True),
         ({'account': {'trav?l': 'deny', '*': 'allow'}}, 0, False),  # the first that matches
         ({'account': {'food': 'allow'}}, 1, True),  # none matches
-        ({'account': {'*': 'allow'}, 'amount': {'3': 'deny'}}, 0, False),  # the strictest
-        ({'account': {'*': 'allow'}, 'amount': {'1': 'allow'}}, 1, True),
-        ({'missing': {'': 'allow'}}, 0, True),
+        ({'account': {'*': 'allow'}, 'purpose': {'': 'deny'}}, 0, False),  # the strictest, of what is left out too
+        ({'account': {'*': 'allow'}, 'purpose': {'fun': 'allow'}}, 1, True),
         (_below(5), 0, True),
         (_below(2), 0, False),
     ],
@@ -292,13 +291,7 @@ def test_p09_what_is_no_rule_is_refused(rule: Any) -> None:
         Runtime([AgentSpec('clerk', model='test', toolset_specs=[bank(pay=rule)])])
 
 
-def test_p09_rules_that_contradict_each_other_are_refused() -> None:
-    specs = [bank(pay='ask'), ToolsetSpec(toolset=Keeper(), approval_config={'pay': 'allow'})]
-    with pytest.raises(ApprovalError, match='different rules for `pay`'):
-        Runtime([AgentSpec('clerk', model='test', toolset_specs=specs)])
-
-
-def test_p09_no_toolset_is_wrapped() -> None:
+def test_p09_toolset_is_the_one_that_its_author_wrote() -> None:
     spec = bank(pay='ask')
     agent = Runtime([clerk := AgentSpec('clerk', model='test', toolset_specs=[spec])]).built(clerk)[1]
-    assert spec.toolset in agent.toolsets
+    assert any(getattr(one, 'wrapped', None) is spec.toolset for one in agent.toolsets)

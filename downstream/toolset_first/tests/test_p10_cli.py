@@ -72,7 +72,8 @@ def test_p10_input_json_is_an_object(write: Write, run: Run) -> None:
 def test_p10_run_asks_about_calls_that_need_approval(typed: str, said: str, write: Write, run: Run) -> None:
     done = run('run', write(tools__py=TOOLS, a__worker=PAYING), 'Pay', input=typed)
     assert done.stdout == f'{said}\n'
-    assert 'clerk wants to call pay {"amount": 3}\nAllow it? [y]es, [a]lways for this very call, [N]o: ' in done.stderr
+    asked = 'clerk wants to call pay\n  amount = 3\nAllow it? [y]es, [a]lways for this very call, [N]o: '
+    assert asked in done.stderr
 
 
 def test_p10_reject_all_rejects_and_excludes_approve_all(write: Write, run: Run) -> None:

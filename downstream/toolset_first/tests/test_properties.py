@@ -140,10 +140,13 @@ def toolset(world: World, name: str, kind: Kind, isolation: Isolation) -> Toolse
         return ToolsetSpec(toolset=Recorder(world, name, many=True), shared=True)
     if kind == 'plain':
         # Taken at its word, it is shared, as on the base.
-        return ToolsetSpec(toolset=Recorder(world, name, many=isolation == 'trust'))
+        toolset = Recorder(world, name, many=isolation == 'trust')
+        return ToolsetSpec(toolset=toolset, approval_config={'use_a': 'ask'})
     made = {'stateful': Stateful, 'own for sub-agents': Apart, 'prefixed': Stateful}[kind]
     one = made(world, name)
-    return ToolsetSpec(toolset=one.prefixed('p') if kind == 'prefixed' else one)
+    if kind == 'prefixed':
+        return ToolsetSpec(toolset=one.prefixed('p'), approval_config={'p_use_f': 'ask'})
+    return ToolsetSpec(toolset=one)
 
 
 KINDS: dict[str, Kind] = {
@@ -235,7 +238,6 @@ async def carry_out(plan: Plan) -> None:
             toolset_specs=[
                 *(specs[name] for name in sorted(plan.toolsets[agent])),
                 *(agent_as_toolset(other, tool=other) for other in AGENTS),
-                ToolsetSpec(toolset=FunctionToolset[Any](), approval_config={'use_a': 'ask', 'p_use_f': 'ask'}),
             ],
         )
         for agent in AGENTS

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Write
 from support import call, echo, script
-from toolset_first import AgentSpec, Answer, Approvals, Runtime, load_project
-from toolset_first.approvals import check_rule
+from toolset_first import AgentSpec, Answer, Approvals, Runtime, files, load_project, shell
+from toolset_first.rules import frozen
 from toolset_first.worker_file import Header
 
 README = (Path(__file__).parents[1] / 'README.md').read_text('utf-8')
@@ -47,6 +49,23 @@ async def test_readme_project_runs(write: Write) -> None:
         assert await runtime.run_entry(project.entry, 'Buy milk and bread') == '["milk","bread"]'
 
 
+def test_readme_toolsets_that_are_ready_are_found(write: Write) -> None:
+    tools = 'def count_words(text: str) -> int:\n    return len(text.split())\n'
+    (spec,) = load_project(write({'coder.worker': block('coder.worker'), 'tools.py': tools})).agents
+    assert [sorted(one.rules) for one in spec.toolset_specs] == [['edit_file', 'write_file'], ['run'], []]
+
+
+@pytest.mark.parametrize('make', [files, shell])
+def test_readme_names_each_option_of_toolsets_that_are_ready(make: Callable[..., object]) -> None:
+    row = next(line for line in README.splitlines() if line.startswith(f'| `{make.__name__}` |'))
+    told = dict(re.findall(r'`(\w+): ([^`]*)`', row.rpartition('|')[0].rpartition('|')[2]))
+    defaults = {name: one.default for name, one in signature(make).parameters.items()}
+    assert list(told) == list(defaults)
+    for name, value in defaults.items():
+        shown = value if isinstance(value, str) else str(value).lower()
+        assert told[name] == {'()': '[]', 'mappingproxy({})': '{}'}.get(shown, shown), name
+
+
 async def test_readme_entry_calls_agents(write: Write) -> None:
     source = next(one for one in re.findall(r'```python\n(.*?)```', README, re.DOTALL) if 'def build(' in one)
     names: dict[str, Any] = {}
@@ -67,13 +86,16 @@ def test_readme_rules_are_rules() -> None:
 
     source = next(one for one in re.findall(r'```yaml\n(.*?)```', README, re.DOTALL) if 'approval:' in one)
     rules = yaml.safe_load(source)['toolsets']['bank']['approval']
-    for tool, rule in rules.items():
-        check_rule(tool, rule)
+    assert set(frozen(rules)) == set(rules)
     Approvals(ask=lambda question: Answer(True))
 
 
 @pytest.mark.parametrize(
-    'option', ['--chat', '--input-json', '--approve-all', '--reject-all', '--max-depth', '--model', '--debug']
+    'option',
+    [
+        *('--chat', '--input-json', '--approve-all', '--reject-all', '--max-depth', '--model', '--debug', '--stream'),
+        *('--limit', '--call-limit', '--file', '--allow-hidden'),
+    ],
 )
 def test_readme_names_each_option(option: str) -> None:
     from toolset_first.cli import app

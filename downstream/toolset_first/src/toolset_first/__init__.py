@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 try:
-    from pydantic_ai.toolsets import describe_lifecycle, per_run  # noqa: F401  # pyright: ignore[reportUnusedImport]
-except ImportError as error:  # the base, which has neither
+    from pydantic_ai.toolsets import ToolsetScope  # noqa: F401  # pyright: ignore[reportUnusedImport]
+except ImportError as error:  # the base, which has none
     raise ImportError(
         'toolset_first needs the fork of pydantic-ai with safe toolsets, and this is another one. '
         'Pin the fork in place of `pydantic-ai-slim`, as the README of toolset_first shows.'
     ) from error
 
-from toolset_first.approvals import Answer, ApprovalDenied, ApprovalError, Approvals, Question
-from toolset_first.contracts import (
-    AgentSpec,
-    EntrySpec,
-    ToolsetBuildContext,
-    ToolsetFirstError,
-    ToolsetSpec,
-    WorkerArgs,
-)
+from toolset_first.approvals import Answer, ApprovalDenied, Approvals, Question
+from toolset_first.contracts import AgentSpec, EntrySpec, ToolsetBuildContext, ToolsetSpec, WorkerArgs
+from toolset_first.errors import ToolsetFirstError
 from toolset_first.inputs import InputError, normalize_input
 from toolset_first.isolation import Isolation, IsolationError
 from toolset_first.project import Project, load_project
+from toolset_first.rules import ApprovalError
 from toolset_first.runtime import (
     CallEvent,
     CallFrame,
     CallRuntime,
     DepthError,
+    LoggedMessage,
     Runtime,
     UnknownAgentError,
     agent_as_toolset,
 )
-from toolset_first.scope import CallScope, EntryError, ScopeClosedError
+from toolset_first.scope import CallScope, EntryError, ScopeBusyError, ScopeClosedError
+from toolset_first.tools import files, shell
 from toolset_first.worker_file import ProjectError
 
 __all__ = (
@@ -50,10 +47,12 @@ __all__ = (
     'InputError',
     'Isolation',
     'IsolationError',
+    'LoggedMessage',
     'Project',
     'ProjectError',
     'Question',
     'Runtime',
+    'ScopeBusyError',
     'ScopeClosedError',
     'ToolsetBuildContext',
     'ToolsetFirstError',
@@ -61,6 +60,8 @@ __all__ = (
     'UnknownAgentError',
     'WorkerArgs',
     'agent_as_toolset',
+    'files',
     'load_project',
     'normalize_input',
+    'shell',
 )

@@ -7,21 +7,25 @@ import json
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel
-from pydantic_ai.toolsets import ToolsetScope
+from pydantic_ai.usage import UsageLimits
 from rich.console import Console
 from rich.text import Text
 
 from toolset_first.approvals import Answer, Approvals, Question
-from toolset_first.contracts import ToolsetFirstError
-from toolset_first.project import Project, load_project
+from toolset_first.errors import ToolsetFirstError
+from toolset_first.project import Project, load_project, usage_limits
+from toolset_first.report import describe_rules
 from toolset_first.runtime import CallEvent, Runtime
+from toolset_first.texts import folded, visible
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help='Run projects of agents and toolsets.')
 messages = Console(stderr=True, highlight=False)
@@ -30,6 +34,18 @@ Folder = Annotated[Path, typer.Argument(metavar='DIR', help='The folder of the p
 Debug = Annotated[bool, typer.Option('--debug', help='Show the traceback of an error.')]
 Model = Annotated[str | None, typer.Option(metavar='NAME', help='A model, in place of what the agents name.')]
 MaxDepth = Annotated[int, typer.Option(min=1, help='How deep agents may call agents.')]
+Files = Annotated[
+    list[Path] | None,
+    typer.Option('--file', metavar='FILE', help='A Python file to look into as well, in a folder of the project.'),
+]
+Limits = Annotated[
+    list[str] | None,
+    typer.Option('--limit', metavar='NAME=N', help='A limit for all agents together, such as `request_limit=100`.'),
+]
+CallLimits = Annotated[
+    list[str] | None,
+    typer.Option('--call-limit', metavar='NAME=N', help='A limit for each call of an agent that names none.'),
+]
 
 
 @app.command()
@@ -42,41 +58,78 @@ def run(
     ] = False,
     approve_all: Annotated[bool, typer.Option('--approve-all', help='Approve all calls that need approval.')] = False,
     reject_all: Annotated[bool, typer.Option('--reject-all', help='Reject all calls that need approval.')] = False,
+    stream: Annotated[bool, typer.Option('--stream', help='Show texts while the models write them.')] = False,
+    limit: Limits = None,
+    call_limit: CallLimits = None,
     max_depth: MaxDepth = 5,
     model: Model = None,
+    file: Files = None,
+    allow_hidden: Annotated[
+        bool, typer.Option('--allow-hidden', help='Allow attachments that begin with a dot.')
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Run the entry of a project, and print what it returns."""
     if approve_all and reject_all:
         raise typer.BadParameter('`--approve-all` and `--reject-all` exclude each other.')
     with _errors(debug):
-        project = load_project(folder)
+        project = load_project(folder, *(file or ()))
         mode = 'approve-all' if approve_all else 'reject-all' if reject_all else 'prompt'
+        display = Display()
         runtime = Runtime(
             project.agents,
             folder=folder,
             max_depth=max_depth,
             model=model,
             approvals=Approvals(mode, ask=ask),
-            on_event=show,
+            usage_limits=_limits('--limit', limit),
+            call_limits=_limits('--call-limit', call_limit),
+            stream=stream,
+            allow_hidden=allow_hidden,
+            on_event=display,
         )
         if prompt is None and not chat:
-            prompt = sys.stdin.read().strip()
-        asyncio.run(_run(project, runtime, prompt, input_json, chat, debug))
+            prompt = _stdin()
+        with _interruptible():
+            asyncio.run(_run(project, runtime, display, prompt, input_json, chat, debug))
 
 
-async def _run(project: Project, runtime: Runtime, text: str | None, as_json: bool, chat: bool, debug: bool) -> None:
+async def _run(
+    project: Project, runtime: Runtime, display: Display, text: str | None, as_json: bool, chat: bool, debug: bool
+) -> None:
+    _ctrl_c.task = asyncio.current_task()
     if not chat:
-        _print(await runtime.run_entry(project.entry, _input(text or '', as_json)))
+        display.result(await runtime.run_entry(project.entry, _input(text or '', as_json)))
         return
     # A chat keeps the toolsets of the agent that has its history, too.
-    async with ToolsetScope(name='chat'), runtime.create_scope(project.entry) as scope:
-        while text := read('> ') if text is None else text:
+    async with runtime.create_scope(project.entry, chat=True) as scope:
+        while text := await read('> ') if text is None else text:
             try:
-                _print(await scope.run_turn(_input(text, as_json)))
+                display.result(await scope.run_turn(_input(text, as_json)))
             except Exception as error:  # noqa: BLE001 - a chat goes on
                 _say(error, debug)
             text = None
+
+
+def _limits(option: str, given: Sequence[str] | None) -> UsageLimits | None:
+    limits: dict[str, Any] = {}
+    for one in given or ():
+        name, _, value = one.partition('=')
+        try:
+            limits[name] = None if value == 'none' else float(value) if '.' in value else int(value)
+        except ValueError:
+            raise ToolsetFirstError(f'`{option} {one}` is no limit. Write one as `request_limit=100`.') from None
+    # Those that aren't named are none: the 50 requests that `UsageLimits` has by default are for a call.
+    return usage_limits({'request_limit': None, **limits} if option == '--limit' else limits) if limits else None
+
+
+def _stdin() -> str:
+    try:
+        return sys.stdin.read().strip()
+    except UnicodeDecodeError as error:
+        raise ToolsetFirstError(
+            f'The input on stdin is not in {error.encoding.upper()} (byte {error.start + 1}).'
+        ) from None
 
 
 def _input(text: str, as_json: bool) -> Any:
@@ -89,13 +142,21 @@ def _input(text: str, as_json: bool) -> Any:
 
 
 @app.command()
-def check(folder: Folder, model: Model = None, debug: Debug = False) -> None:
-    """Show what each agent's runs work with, and fail if one run could see what belongs to another."""
+def check(folder: Folder, model: Model = None, file: Files = None, debug: Debug = False) -> None:
+    """Show what each agent's runs work with and which rules hold, and fail if one run could see what belongs to another."""
     with _errors(debug):
-        described = Runtime(load_project(folder).agents, folder=folder, model=model).describe_lifecycle()
-    console = Console(highlight=False)
-    for one in described.values():
-        console.print(one)
+        project = load_project(folder, *(file or ()))
+        runtime = Runtime(project.agents, folder=folder, model=model)
+        rules = asyncio.run(describe_rules(runtime, project.entry))
+        described = runtime.describe_lifecycle()
+        for one in described.values():
+            shown_plain = StringIO()
+            Console(file=shown_plain, highlight=False, width=Console().width).print(one)
+            print(visible(shown_plain.getvalue(), keep='\n'), end='')
+        for name, lines in rules.items():
+            print(visible(f'Rules of {name!r}{":" if lines else ": none, since it has no tools"}'))
+            for line in lines:
+                print(visible(f'- {line}'))
     raise typer.Exit(int(any(one.problems for one in described.values())))
 
 
@@ -118,55 +179,149 @@ def _errors(debug: bool) -> Iterator[None]:
     except (KeyboardInterrupt, asyncio.CancelledError):
         messages.print('interrupted')
         raise typer.Exit(130) from None
-    except Exception as error:  # noqa: BLE001 - all become one line
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - all become one line
         _say(error, debug)
         raise typer.Exit(1) from None
 
 
-def _say(error: Exception, debug: bool) -> None:
+def _say(error: BaseException, debug: bool) -> None:
     if debug:
-        messages.print_exception()
+        _print_escaped(''.join(traceback.format_exception(error)), 'dim')
     kind = '' if isinstance(error, ToolsetFirstError) else f'{type(error).__name__}: '
-    messages.print(Text(f'error: {kind}{error}', 'red'), soft_wrap=True)
+    _print_escaped(f'error: {kind}{error}', 'red')
 
 
-def _print(result: Any) -> None:
-    text = result.model_dump_json(indent=2) if isinstance(result, BaseModel) else str(result)
-    print(text, flush=True)
+def _print_escaped(text: str, style: str) -> None:
+    messages.print(Text(visible(text, keep='\n'), style), soft_wrap=True)
 
 
-def show(event: CallEvent) -> None:
-    """Show what happens in a call, on one line, further to the right the deeper the call is."""
-    before = {'start': f'▶ {event.agent}: ', 'tool': f'→ {event.tool} ', 'result': f'← {event.tool} '}.get(event.kind)
-    if before:
-        style = {'start': 'bold', 'tool': 'cyan', 'result': 'dim'}[event.kind]
-        messages.print(Text('  ' * event.depth + before + _one_line(event.text, 200), style), soft_wrap=True)
+class Display:
+    """Shows what happens in calls, on one line each, further to the right the deeper the call is; and the result."""
+
+    def __init__(self) -> None:
+        self.streamed = ''
+        self.where: tuple[str, int] | None = None
+
+    def __call__(self, event: CallEvent) -> None:
+        """Show an event."""
+        if event.kind == 'delta':
+            if self.where != (event.agent, event.depth):
+                self._end_line()
+                self.where = event.agent, event.depth
+                messages.print(Text('  ' * event.depth + f'✎ {event.agent}: ', 'dim'), end='', soft_wrap=True)
+            self.streamed += event.text
+            messages.print(Text(visible(event.text, keep='\n')), end='', soft_wrap=True)
+            return
+        if event.kind == 'text':
+            self._end_line()
+        if before := {'start': f'▶ {event.agent}: ', 'tool': f'→ {event.tool} ', 'result': f'← {event.tool} '}.get(
+            event.kind
+        ):
+            self._end_line()
+            self.streamed = ''
+            style = {'start': 'bold', 'tool': 'cyan', 'result': 'dim'}[event.kind]
+            text = ' '.join(folded(event.text, 200).split('\n'))
+            shown_text = visible(before + text, strict=event.kind == 'tool')
+            messages.print(Text('  ' * event.depth + shown_text, style), soft_wrap=True)
+
+    def result(self, result: Any) -> None:
+        """Print a result, unless it is what has just been shown on the same terminal."""
+        text = result.model_dump_json(indent=2) if isinstance(result, BaseModel) else str(result)
+        shown_already = self.streamed == text and sys.stdout.isatty() and sys.stderr.isatty()
+        self.streamed = ''
+        if shown_already:
+            return
+        if sys.stdout.isatty():
+            text = visible(text, keep='\n\t')
+        encoding = sys.stdout.encoding or 'utf-8'
+        print(text.encode(encoding, 'backslashreplace').decode(encoding), flush=True)
+
+    def _end_line(self) -> None:
+        if self.where is not None:
+            self.where = None
+            messages.print()
 
 
-def ask(question: Question) -> Answer:
-    """Ask the user about a call. Everything else waits for the answer."""
-    arguments = _one_line(json.dumps(question.arguments, ensure_ascii=False), 2000)
-    messages.print(Text(f'{question.agent} wants to call {question.tool} {arguments}', 'yellow'), soft_wrap=True)
-    said = read('Allow it? [y]es, [a]lways for this very call, [N]o: ').lower()
+show = Display()
+"""Shows what happens in calls, for programs that have no other display."""
+
+
+async def ask(question: Question) -> Answer:
+    """Show the user a call, with all that it would run with, and ask about it. Everything else waits for the answer."""
+    _print_escaped(f'{visible(question.agent)} wants to call {visible(question.tool)}', 'yellow')
+    long = 0
+    for name, value in question.arguments.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        shown_text = visible(json.dumps(text, ensure_ascii=False) if isinstance(value, str) else text, strict=True)
+        if len(shown_text) <= _WIDTH:
+            messages.print(Text(f'  {visible(name, strict=True)} = {shown_text}', 'yellow'), soft_wrap=True)
+            continue
+        long += len(text)
+        lines = [shown_text[start : start + _WIDTH] for start in range(0, len(shown_text), _WIDTH)]
+        head = f'  {visible(name, strict=True)} = ⟪ {len(text):,} characters, folded to {len(lines):,} lines'
+        messages.print(
+            Text('\n'.join([head, *(f'  │ {line}' for line in lines), '  ⟫ the end of these']), 'yellow'),
+            soft_wrap=True,
+        )
+    if long:
+        _print_escaped(f'  ⚠ {long:,} characters are above: read them all', 'bold yellow')
+    said = (await read('Allow it? [y]es, [a]lways for this very call, [N]o: ')).lower()
     return Answer(said in ('y', 'yes', 'a', 'always'), remember=said in ('a', 'always'))
 
 
-def read(prompt: str) -> str:
-    """Read a line, or an empty one at the end of the input. Ctrl-C interrupts it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+_WIDTH = 100
+"""How many characters of an argument are on a line."""
+
+
+class _CtrlC:
+    """Ctrl-C cancels the task that all is done in, so that toolsets are exited. A second one ends the program."""
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[Any] | None = None
+        self.cancelled = False
+
+    def __call__(self, number: int, frame: object) -> None:
+        if self.task is None or self.cancelled:
+            raise KeyboardInterrupt
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Cancel the task, from wherever the program is."""
+        if self.task is None:
+            raise KeyboardInterrupt
+        self.cancelled = True
+        self.task.get_loop().call_soon_threadsafe(self.task.cancel)
+
+
+_ctrl_c = _CtrlC()
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, _ctrl_c)
     try:
-        messages.print(prompt, end='', markup=False)
-        return input().strip()
-    except EOFError:
-        return ''
+        yield
     finally:
         signal.signal(signal.SIGINT, before)
+        _ctrl_c.task, _ctrl_c.cancelled = None, False
 
 
-def _one_line(text: str, length: int) -> str:
-    """Return a text without what could move the cursor, and cut."""
-    text = ''.join(character if character.isprintable() else ' ' for character in text)
-    return text if len(text) <= length else f'{text[: length - 1]}…'
+async def read(prompt: str) -> str:
+    """Read a line, or an empty one at the end of the input. Ctrl-C cancels what is going on."""
+    messages.print(prompt, end='', markup=False)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        if not _ctrl_c.cancelled:
+            return input().strip()
+    except EOFError:
+        return ''
+    except KeyboardInterrupt:
+        _ctrl_c.cancel()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    messages.print()
+    await asyncio.Event().wait()  # until the cancellation arrives here
+    raise AssertionError
 
 
 def main() -> None:

@@ -10,15 +10,16 @@ import pydantic_ai
 
 IS_1 = pydantic_ai.__version__.startswith('1.')
 _server_side = import_module(f'pydantic_ai.{"builtin_tools" if IS_1 else "native_tools"}')
+DynamicToolset: Any = import_module('pydantic_ai.toolsets._dynamic').DynamicToolset
+"""Public on 2.68.0 only."""
 
 
-def agent_options(prepare_tools: Any | None, builtin_tools: Sequence[Any]) -> dict[str, Any]:
-    """Return the options of `Agent()` for a hook on tool definitions and for tools that the provider runs."""
+def agent_options(builtin_tools: Sequence[Any]) -> dict[str, Any]:
+    """Return the option of `Agent()` for tools that the provider runs."""
     if IS_1:
-        return {'prepare_tools': prepare_tools, 'builtin_tools': builtin_tools}
+        return {'builtin_tools': builtin_tools}
     capabilities: Any = import_module('pydantic_ai.capabilities')
-    hooks = [capabilities.PrepareTools(prepare_tools)] if prepare_tools else []
-    return {'capabilities': [*hooks, *map(capabilities.NativeTool, builtin_tools)]}
+    return {'capabilities': [*map(capabilities.NativeTool, builtin_tools)]}
 
 
 def server_side_tools() -> dict[str, Any]:

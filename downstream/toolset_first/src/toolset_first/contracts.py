@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
-from pydantic_ai import AbstractToolset
+from pydantic_ai import AbstractToolset, FunctionToolset, Tool
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
+from pydantic_ai.usage import UsageLimits
+
+from toolset_first.rules import Rule, frozen
 
 if TYPE_CHECKING:
     from toolset_first.runtime import CallRuntime
-
-Verdict: TypeAlias = Literal['allow', 'ask', 'deny']
-Rule: TypeAlias = Verdict | Mapping[str, Mapping[str, Verdict]] | Callable[[dict[str, Any]], Verdict]
-"""What is said of a tool's calls: always the same; by argument, as `{'account': {'travel*': 'allow'}}`; or by a function of the arguments.
-
-Patterns are those of file names, but for texts of any kind: `*` matches `/` and `..`, so use a function where a path is judged."""
-
-
-class ToolsetFirstError(Exception):
-    """Something that the author or the user of a project can put right. The message says how."""
 
 
 class WorkerArgs(BaseModel):
@@ -60,31 +53,45 @@ ToolsetFactory: TypeAlias = Callable[[ToolsetBuildContext], 'Made | Awaitable[Ma
 
 @dataclass(frozen=True, eq=False)
 class ToolsetSpec:
-    """A toolset to be: a factory, which is called once per run, or an instance, which the runtime's `isolation` applies to.
+    """A toolset to be: a factory, which is called once per run, or an instance, which the runtime's `isolation` applies to, or plain functions.
 
     Attributes:
         factory: Makes a toolset for a run.
-        toolset: The instance, where there is no factory.
-        approval_config: The rules for calls of its tools, by the name of the tool.
+        toolset: The instance, where there is no factory. That of `functions`, if there are any.
+        functions: Functions, or `Tool`s, in place of a toolset that has these.
+        approval_config: The rules for calls of its tools, by the name that models call the tool by. It can't be changed afterwards.
         shared: Whether all runs share the instance, such as a pool.
         options: What the factory finds in its context.
     """
 
     factory: ToolsetFactory | None = None
     toolset: AbstractToolset[Any] | None = None
-    approval_config: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
+    approval_config: Mapping[str, Rule] | None = None
     shared: bool = False
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    functions: InitVar[Sequence[Callable[..., Any] | Tool[Any]]] = ()
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, functions: Sequence[Callable[..., Any] | Tool[Any]]) -> None:
+        if functions and self.toolset is None:
+            object.__setattr__(self, 'toolset', FunctionToolset[Any](functions))
+        elif functions:
+            raise TypeError('A `ToolsetSpec` takes either a `toolset` or `functions`. Give it one of them.')
+        object.__setattr__(self, 'approval_config', frozen(self.approval_config))
         if (self.factory is None) == (self.toolset is None):
-            raise TypeError('A `ToolsetSpec` takes either a `factory` or a `toolset`. Give it one of them.')
+            raise TypeError(
+                'A `ToolsetSpec` takes either a `factory` or a `toolset`, or `functions`. Give it one of them.'
+            )
         if self.factory is not None and not callable(self.factory):
             raise TypeError(f'The factory {self.factory!r} of a `ToolsetSpec` is not callable.')
         if self.toolset is not None and not isinstance(self.toolset, AbstractToolset):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f'{self.toolset!r} is no toolset. Pass what makes one as `factory`.')
         if self.toolset is not None and self.options:
             raise TypeError('Only a factory takes options, and this `ToolsetSpec` has an instance.')
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """The rules; none, if there is no `approval_config`."""
+        return self.approval_config or {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +110,7 @@ class AgentSpec:
         model_settings: Settings of the model.
         builtin_tools: Tools that the model's provider runs.
         compatible_models: Patterns of which the model's name must match one, as `anthropic:*`.
+        usage_limits: The limits of each of its calls; without any, the runtime's `call_limits`.
     """
 
     name: str
@@ -116,8 +124,10 @@ class AgentSpec:
     model_settings: ModelSettings | None = None
     builtin_tools: Sequence[Any] = ()
     compatible_models: Sequence[str] = ()
+    usage_limits: UsageLimits | None = None
 
     def __post_init__(self) -> None:
+        check_schema(self.name, self.schema_in)
         for one in self.toolset_specs:
             if not isinstance(one, ToolsetSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(
@@ -135,9 +145,27 @@ class EntrySpec:
         name: What it is called in messages.
         description: What it does.
         schema_in: Its input; without one, `main` takes `input`, and `attachments` if it wants.
+        usage_limits: The limits of all agents together, each time that it is called; without any, the runtime's.
     """
 
     toolset_spec: ToolsetSpec
     name: str
     description: str | None = None
     schema_in: type[WorkerArgs] | None = None
+    usage_limits: UsageLimits | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.toolset_spec, ToolsetSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f'The entry {self.name!r} has {self.toolset_spec!r} as its `toolset_spec`. '
+                'Write `ToolsetSpec(factory=…)` around what makes its toolset.'
+            )
+        check_schema(self.name, self.schema_in)
+
+
+def check_schema(name: str, schema_in: object) -> None:
+    """Raise a `TypeError` unless that can be the input of what has the name."""
+    if schema_in is not None and not (isinstance(schema_in, type) and issubclass(schema_in, WorkerArgs)):
+        raise TypeError(
+            f'The `schema_in` of {name!r} is {schema_in!r}, which is no subclass of `WorkerArgs`. Derive it from that.'
+        )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import codecs
+from collections.abc import Mapping, Sequence
 from mimetypes import guess_type
-from pathlib import Path
+from os.path import relpath
+from pathlib import Path, PurePath
 from typing import Any
 
 from pydantic import Field, ValidationError
 from pydantic_ai import BinaryContent
 from pydantic_ai.messages import UserContent
 
-from toolset_first.contracts import ToolsetFirstError, WorkerArgs
+from toolset_first.contracts import WorkerArgs
+from toolset_first.errors import ToolsetFirstError
+from toolset_first.texts import quoted
 
 
 class InputError(ToolsetFirstError):
@@ -48,10 +51,13 @@ def read_input(schema_in: type[WorkerArgs] | None, input_data: object) -> Worker
     if not isinstance(input_data, Mapping):
         raise InputError(f'An input is a text or a dict, not {input_data!r}.')
     try:
-        return (schema_in or DefaultArgs).model_validate(input_data)
+        read = (schema_in or DefaultArgs).model_validate(input_data)
     except ValidationError as error:
         known = ', '.join(f'`{name}`' for name in (schema_in or DefaultArgs).model_fields)
         raise InputError(f'The input does not fit: {faults(error)}. It takes {known}.') from None
+    if isinstance(read, DefaultArgs) and not read.input.strip() and not read.attachments:
+        raise InputError('The input is empty. Say what is to be done.')
+    return read
 
 
 def faults(error: ValidationError) -> str:
@@ -59,31 +65,91 @@ def faults(error: ValidationError) -> str:
     return '; '.join(f'`{".".join(map(str, one["loc"]))}`: {one["msg"]}' for one in error.errors())
 
 
-def render_input(arguments: WorkerArgs, folder: Path) -> str | list[UserContent]:
+def render_input(arguments: WorkerArgs, folder: Path, *, hidden: bool = False) -> str | list[UserContent]:
     """Return the prompt that a model reads: the text, and the content of the attachments.
 
     Args:
         arguments: The input.
         folder: The project's folder, which attachments are relative to and may not be outside of.
+        hidden: Whether files that begin with a dot, or are in a folder that does, may be attached.
 
     Raises:
-        InputError: Attachments are missing or outside; all are named.
+        InputError: Attachments are missing, outside, hidden or not readable; all are named.
     """
     names: list[str] = getattr(arguments, 'attachments', None) or []
     if not names:
         return arguments.prompt()
     root = folder.resolve()
-    paths = [(root / name).resolve() for name in names]
-    if outside := [name for name, path in zip(names, paths, strict=True) if not path.is_relative_to(root)]:
-        raise InputError(f'These attachments are outside of the project: {json.dumps(outside)}. Copy them to `{root}`.')
-    if missing := [name for name, path in zip(names, paths, strict=True) if not path.is_file()]:
-        raise InputError(f'These attachments are not in `{root}`: {json.dumps(missing)}.')
-    return [arguments.prompt(), *map(_attachment, names, paths)]
+    found: list[UserContent] = []
+    wrong: list[str] = []
+    for name in names:
+        try:
+            found.append(_attachment(name, attached(name, root, hidden=hidden)))
+        except InputError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise InputError('\n'.join(wrong))
+    return [arguments.prompt(), *found]
+
+
+def attached(name: str, root: Path, *, hidden: bool, missing: bool = False) -> Path:
+    """Return the file of a folder that a user or a model has named.
+
+    Args:
+        name: The name, relative to the folder.
+        root: The folder, resolved.
+        hidden: Whether it may be a file that begins with a dot, or is in a folder that does.
+        missing: Whether it may be missing, since it is about to be written.
+
+    Raises:
+        InputError: It is missing, outside, hidden, or no regular file.
+    """
+    try:
+        path = (root / name).resolve()
+        if not path.is_relative_to(root):
+            raise InputError(f'The file {quoted(name)} is outside of the project. Copy it to `{root}`.')
+        # As it is named, too: a link has another name than what it leads to.
+        if not hidden and (_is_hidden(path.relative_to(root)) or _is_hidden(PurePath(relpath(root / name, root)))):
+            raise InputError(
+                f'The file {quoted(name)} is hidden, since its name or that of a folder begins with a dot. '
+                'Name a copy of it, or allow hidden files.'
+            )
+        if not path.exists():
+            if missing:
+                return path
+            raise InputError(f'The file {quoted(name)} is not in `{root}`.')
+        if not path.is_file():
+            raise InputError(f'{quoted(name)} is no regular file.')
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL, a name that is too long, links in a circle
+        reason = getattr(error, 'strerror', None) or error
+        raise InputError(f'{quoted(name)} is no name of a file: {reason}.') from None
+    return path
+
+
+def _is_hidden(path: PurePath) -> bool:
+    return any(part.startswith('.') and part != '..' for part in path.parts)
 
 
 def _attachment(name: str, path: Path) -> UserContent:
     kind = guess_type(path.name)[0] or 'application/octet-stream'
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f'The file {quoted(name)} cannot be read: {error.strerror}.') from None
     if kind.startswith('text/') or kind == 'application/json':
-        return f'{name}:\n{data.decode(errors="replace")}'
+        return f'{name}:\n{decoded(data, quoted(name))}'
     return BinaryContent(data, media_type=kind)
+
+
+def decoded(data: bytes, name: str) -> str:
+    """Return the text of a file in UTF-8, with or without a byte order mark.
+
+    Raises:
+        InputError: It is in another encoding.
+    """
+    try:
+        return data.decode('utf-8-sig')
+    except UnicodeDecodeError as error:
+        marks: Sequence[bytes] = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        what = 'is in UTF-16' if data.startswith(tuple(marks)) else f'is not in UTF-8 (byte {error.start + 1})'
+        raise InputError(f'The file {name} {what}. Save it as UTF-8.') from None

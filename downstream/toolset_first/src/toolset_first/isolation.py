@@ -2,50 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from types import FunctionType, ModuleType
+from inspect import isawaitable
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, Literal, TypeAlias, cast
 
-from pydantic_ai import AbstractToolset, FunctionToolset
-from pydantic_ai.toolsets import WrapperToolset, describe_lifecycle, per_run
+from pydantic_ai import AbstractToolset, FunctionToolset, RunContext, Tool
+from pydantic_ai.toolsets import WrapperToolset
 
-from toolset_first.contracts import ToolsetBuildContext, ToolsetFirstError, ToolsetSpec
+from toolset_first.compat import DynamicToolset
+from toolset_first.contracts import ToolsetBuildContext, ToolsetSpec
+from toolset_first.errors import ToolsetFirstError
+from toolset_first.guard import is_shared, parts
 
 Isolation: TypeAlias = Literal['trust', 'isolate', 'hybrid']
 """What to do with instances:
 
 - `'trust'`: what they say of themselves holds. A stateful one is copied for each run, any other is shared.
 - `'isolate'`: each run has a fresh one, whatever they say, nested runs included.
-- `'hybrid'`: each run has a fresh one, unless they are stateful, which the fork copies, or say that they are shared.
+- `'hybrid'`: each run has a fresh one, unless they are stateful, which the fork copies, or say that they are shared, or are MCP servers.
 
 `ToolsetSpec(shared=True)`, which is the project's own word, counts in each.
 """
+
+Wrap: TypeAlias = 'Callable[[AbstractToolset[Any]], AbstractToolset[Any]]'
+_MUTABLE = (dict, list, set, deque, bytearray)
+_CONSTANTS = (str, bytes, int, float, type, ModuleType, type(None))
 
 
 class IsolationError(ToolsetFirstError):
     """A toolset that no run can have a fresh one of."""
 
 
-def wired(spec: ToolsetSpec, isolation: Isolation, context: ToolsetBuildContext) -> AbstractToolset[Any]:
-    """Return what an agent that is built once is given for a toolset.
+def wired(spec: ToolsetSpec, isolation: Isolation, context: ToolsetBuildContext, wrap: Wrap) -> AbstractToolset[Any]:
+    """Return what an agent that is built once is given for a toolset, wrapped.
 
     Raises:
         IsolationError: Each run should have a fresh one, and none can be made.
     """
     if factory := spec.factory:
         context = replace(context, options=spec.options)
-        return per_run(lambda ctx: factory(replace(context, call=ctx.deps)))
+
+        async def make_one(ctx: RunContext[Any]) -> Any:
+            made: object = factory(replace(context, call=ctx.deps))
+            made = await made if isawaitable(made) else made
+            return wrap(cast(Any, made)) if isinstance(made, AbstractToolset) else made
+
+        make_one.__qualname__ = make_one.__name__ = getattr(factory, '__qualname__', type(factory).__qualname__)
+        return DynamicToolset(make_one, per_run_step=False)
     assert spec.toolset is not None
     toolset = spec.toolset
     if spec.shared:
-        return toolset.shared() if toolset.stateful else toolset
-    if isolation == 'trust' or (isolation == 'hybrid' and (toolset.stateful or _says_shared(toolset))):
-        return toolset
-    make = _maker(toolset)
-    return toolset if make is None else per_run(make)
+        return wrap(toolset.shared() if toolset.stateful else toolset)
+    if isolation == 'trust' or (isolation == 'hybrid' and (toolset.stateful or is_shared(toolset))):
+        return wrap(toolset)
+    make = _maker(toolset, isolation)
+    if make is None:
+        return wrap(toolset)
+
+    def make_copy(ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return wrap(make())
+
+    return DynamicToolset(make_copy, per_run_step=False)
 
 
 def made(
@@ -56,30 +78,39 @@ def made(
         return spec.factory(replace(context, options=spec.options))
     assert spec.toolset is not None
     toolset = spec.toolset
-    make = None if spec.shared or (isolation == 'trust' and not toolset.stateful) else _maker(toolset)
+    make = None if spec.shared or (isolation == 'trust' and not toolset.stateful) else _maker(toolset, isolation)
     return make() if make else toolset
 
 
-def _says_shared(toolset: AbstractToolset[Any]) -> bool:
-    """Whether it is what `toolset.shared()` returns."""
-    return describe_lifecycle(toolset).toolsets[0].policy == 'live'
-
-
-def _maker(toolset: AbstractToolset[Any]) -> Callable[[], AbstractToolset[Any]] | None:
+def _maker(toolset: AbstractToolset[Any], isolation: Isolation) -> Callable[[], AbstractToolset[Any]] | None:
     """Return what makes a fresh toolset like this one, or `None` if it holds nothing.
 
     A stateful one says how in its `copy()`. Any other is copied in depth, as it was when the project was loaded.
     """
-    if isinstance(toolset, WrapperToolset) and _says_shared(cast('AbstractToolset[Any]', toolset)):
-        return _maker(toolset.wrapped)
-    make: Callable[[], Any] = cast(Any, toolset).copy if toolset.stateful else partial(deepcopy, toolset)
-    functions: list[Any] = []
-    if not toolset.stateful:
-        toolset.apply(lambda leaf: functions.extend(_functions(leaf)))
+    if isinstance(toolset, WrapperToolset) and is_shared(cast('AbstractToolset[Any]', toolset)):
+        return _maker(toolset.wrapped, isolation)
+    inside = list(parts(toolset))
+    # Each copy would start a server of its own.
+    servers = [one for one in inside if isolation != 'isolate' and _is_mcp_server(one)]
+    own = [one for one in inside if all(one is not server for server in servers)]
+    if toolset.stateful:
+        make: Callable[[], Any] = cast(Any, toolset).copy
+    else:
+        make = partial(_copied, toolset, servers)
+        functions = [function for one in own for function in _functions(one)]
         if kept := next((function for function in functions if _keeps_variables(function)), None):
-            raise _refusal(toolset, f'its tool `{kept.__name__}` uses variables of the function that it is defined in')
-        if type(toolset) is FunctionToolset and all(isinstance(function, FunctionType) for function in functions):
+            raise _refusal(
+                toolset,
+                f'its function `{kept.__name__}` uses variables of the function that it is defined in, or has a default that can change',
+            )
+        if all(_holds_nothing(one) for one in own):
             return None
+    if attribute := next((name for one in own for name in _class_state(one)), None):
+        raise _refusal(
+            toolset,
+            f'all have `{attribute}` of the class. Make it an attribute of the instances, or, if nothing changes it, a '
+            "tuple, a `frozenset` or a `MappingProxyType`, or name it in the class's `shared_attributes`",
+        )
     try:
         make()
     except Exception as error:
@@ -87,20 +118,70 @@ def _maker(toolset: AbstractToolset[Any]) -> Callable[[], AbstractToolset[Any]] 
     return make
 
 
-def _functions(leaf: AbstractToolset[Any]) -> list[Any]:
-    return [tool.function for tool in leaf.tools.values()] if isinstance(leaf, FunctionToolset) else []
+def _copied(toolset: AbstractToolset[Any], servers: list[AbstractToolset[Any]]) -> AbstractToolset[Any]:
+    return deepcopy(toolset, {id(one): one for one in servers})
+
+
+def _is_mcp_server(toolset: AbstractToolset[Any]) -> bool:
+    modules = {one.__module__ for one in type(toolset).__mro__}  # not imported here, since `mcp` may not be installed
+    return not modules.isdisjoint({'pydantic_ai.mcp', 'pydantic_ai.toolsets.fastmcp'})
+
+
+def _holds_nothing(toolset: AbstractToolset[Any]) -> bool:
+    """Whether it has functions, and nothing else."""
+    if type(toolset) is not FunctionToolset:
+        return False
+    tools = cast('FunctionToolset[Any]', toolset).tools.values()
+    return all(isinstance(tool.function, FunctionType) for tool in tools)
+
+
+def _functions(holder: object) -> Iterator[Any]:
+    """Return the functions that a toolset, a tool or a container refers to, which a deep copy shares."""
+    values: list[Any] = (
+        [*cast('Mapping[Any, Any]', holder).values()]
+        if isinstance(holder, Mapping)
+        else [*cast('list[Any]', holder)]
+        if isinstance(holder, list | tuple | set | frozenset)
+        else [*getattr(holder, '__dict__', {}).values()]
+    )
+    for value in values:
+        while isinstance(value, partial | MethodType):
+            value = cast(Any, value.func if isinstance(value, partial) else value.__func__)
+        if isinstance(value, FunctionType):
+            yield value
+        elif isinstance(value, Mapping | list | tuple | set | frozenset | Tool):
+            yield from _functions(cast(object, value))
 
 
 def _keeps_variables(function: Any, *seen: Any) -> bool:
     """Whether a function refers to something mutable that a copy of its toolset would refer to as well."""
-    for cell in getattr(function, '__closure__', None) or ():
-        value = cell.cell_contents
+    defaults: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    if any(isinstance(value, _MUTABLE) for value in defaults):
+        return True
+    for cell in function.__closure__ or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # assigned later, if ever
+            return True
         if isinstance(value, FunctionType):
-            if value not in seen and _keeps_variables(value, function, *seen):
+            if value not in (function, *seen) and _keeps_variables(value, function, *seen):
                 return True
-        elif not isinstance(value, str | bytes | int | float | type | ModuleType | None):
+        elif not isinstance(value, _CONSTANTS):
             return True
     return False
+
+
+def _class_state(toolset: AbstractToolset[Any]) -> Iterator[str]:
+    """Return what can change in the classes of a toolset, but for those of pydantic-ai."""
+    kind = type(toolset)
+    shared: frozenset[str] = getattr(kind, 'shared_attributes', frozenset())
+    own: Mapping[str, Any] = getattr(toolset, '__dict__', {})  # an instance that has an attribute of that name uses it
+    for one in kind.__mro__:
+        if one.__module__.startswith(('pydantic_ai.', 'typing', 'abc', 'builtins')):
+            continue
+        for name, value in vars(one).items():
+            if isinstance(value, _MUTABLE) and not name.startswith('__') and name not in shared and name not in own:
+                yield f'{one.__name__}.{name}'
 
 
 def _refusal(toolset: AbstractToolset[Any], why: str) -> IsolationError:

@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import AsyncIterable, Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
+from inspect import iscoroutine
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
-from pydantic_ai import Agent, DeferredToolRequests, FunctionToolset, ModelRetry, RunContext
-from pydantic_ai.messages import ModelMessage, RetryPromptPart, TextPart, ToolCallPart, ToolReturnPart
+from pydantic import AfterValidator, TypeAdapter
+from pydantic_ai import AbstractToolset, Agent, DeferredToolRequests, FunctionToolset, ModelRetry, RunContext
+from pydantic_ai.messages import (
+    ModelMessage,
+    PartDeltaEvent,
+    PartStartEvent,
+    RetryPromptPart,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+    ToolReturnPart,
+)
 from pydantic_ai.models import Model
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.tools import Tool
-from pydantic_ai.toolsets import LifecycleDescription, ToolsetScope, describe_lifecycle
+from pydantic_ai.toolsets import LifecycleDescription, describe_lifecycle
 from pydantic_ai.usage import RunUsage, UsageLimits
 
-from toolset_first.approvals import ApprovalError, Approvals, gather_rules, require
+from toolset_first.approvals import Approvals
 from toolset_first.compat import agent_options
-from toolset_first.contracts import (
-    AgentSpec,
-    EntrySpec,
-    Rule,
-    ToolsetBuildContext,
-    ToolsetFirstError,
-    ToolsetSpec,
-    WorkerArgs,
-)
+from toolset_first.contracts import AgentSpec, EntrySpec, ToolsetBuildContext, ToolsetSpec, WorkerArgs, check_schema
+from toolset_first.errors import ToolsetFirstError
+from toolset_first.guard import Guarded, known_tools
 from toolset_first.inputs import DefaultArgs, InputError, read_input, render_input
 from toolset_first.isolation import Isolation, wired
+from toolset_first.kept import Kept, apart
+from toolset_first.rules import ApprovalError, check_rules
 from toolset_first.scope import CallScope
+from toolset_first.turn import Turn
+
+MODEL_VARIABLE = 'TOOLSET_FIRST_MODEL'
+"""The environment variable that names the model of agents that name none."""
+
+EventKind: TypeAlias = Literal['start', 'tool', 'result', 'delta', 'text', 'end']
 
 
-class DepthError(ToolsetFirstError):
+class DepthError(ToolsetFirstError, RuntimeError):
     """A call that would be deeper than the runtime allows.
 
     Attributes:
@@ -57,13 +73,21 @@ class UnknownAgentError(ToolsetFirstError):
 
 @dataclass(frozen=True)
 class CallEvent:
-    """Something that happened in a call, for whoever shows it."""
+    """Something that happened in a call, for whoever shows it. A `delta` is a piece of the `text` that comes after it."""
 
     agent: str
     depth: int
-    kind: Literal['start', 'tool', 'result', 'text', 'end']
+    kind: EventKind
     text: str
     tool: str = ''
+
+
+class LoggedMessage(NamedTuple):
+    """A message of a call."""
+
+    agent: str
+    depth: int
+    message: ModelMessage
 
 
 @dataclass
@@ -85,12 +109,6 @@ class CallFrame:
     lent: bool = False
 
 
-@dataclass(frozen=True)
-class _Built:
-    agent: Agent[Any, Any]
-    rules: Mapping[str, Rule]
-
-
 class Runtime:
     """What all calls share: the agents, each built once, and the settings.
 
@@ -101,7 +119,10 @@ class Runtime:
         model: The model, in place of what the agents name.
         isolation: What to do with toolsets that are instances.
         approvals: Who answers calls that need approval. Without any, such a call ends the run.
-        usage_limits: The limits of all runs of one entry together.
+        usage_limits: The limits of all agents together, each time that an entry is called; there are none by default.
+        call_limits: The limits of each call of an agent that has none of its own. By default, it may make 50 requests.
+        stream: Whether texts are told of piece by piece, if the model can stream.
+        allow_hidden: Whether files that begin with a dot, or are in a folder that does, may be attached.
         on_event: What is told about each step.
     """
 
@@ -115,6 +136,9 @@ class Runtime:
         isolation: Isolation = 'hybrid',
         approvals: Approvals | None = None,
         usage_limits: UsageLimits | None = None,
+        call_limits: UsageLimits | None = None,
+        stream: bool = False,
+        allow_hidden: bool = False,
         on_event: Callable[[CallEvent], None] | None = None,
     ) -> None:
         self.folder = Path(folder)
@@ -123,10 +147,40 @@ class Runtime:
         self.isolation: Isolation = isolation
         self.approvals = approvals
         self.usage_limits = usage_limits
+        self.call_limits = call_limits
+        self.stream = stream
+        self.allow_hidden = allow_hidden
         self.on_event = on_event
         self.agents: dict[str, AgentSpec] = {}
-        self._built: WeakKeyDictionary[AgentSpec, _Built] = WeakKeyDictionary()
+        self._built: WeakKeyDictionary[AgentSpec, Agent[Any, Any]] = WeakKeyDictionary()
+        self._turn = Turn()
         self.register_agents(*agents)
+
+    @property
+    def approvals(self) -> Approvals | None:
+        """Who answers calls that need approval. What is set counts from the next call of a tool on, in all that it says."""
+        return self._approvals
+
+    @approvals.setter
+    def approvals(self, approvals: Approvals | None) -> None:
+        if approvals is not None and not isinstance(approvals, Approvals):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f'`approvals` are `Approvals` or `None`, not {approvals!r}.')
+        self._approvals = approvals
+
+    @property
+    def usage(self) -> RunUsage:
+        """What the entry that was called last has used, with all agents."""
+        return self._turn.usage
+
+    @property
+    def message_log(self) -> Sequence[LoggedMessage]:
+        """What all agents that the entry called last have said, been told and done, in order."""
+        return self._turn.log
+
+    def begin(self, entry: EntrySpec) -> Turn:
+        """Begin a turn of an entry, which `usage` and `message_log` then tell of."""
+        self._turn = Turn(entry.usage_limits or self.usage_limits)
+        return self._turn
 
     def register_agents(self, *agents: AgentSpec) -> None:
         """Build agents, so that they can be called by name, in place of those that had the names.
@@ -144,7 +198,7 @@ class Runtime:
         """Return what the runs of each registered agent work with."""
         return {name: describe_lifecycle(self.built(spec)[1]) for name, spec in self.agents.items()}
 
-    def built(self, spec_or_name: AgentSpec | str) -> tuple[AgentSpec, Agent[Any, Any], Mapping[str, Rule]]:
+    def built(self, spec_or_name: AgentSpec | str) -> tuple[AgentSpec, Agent[Any, Any]]:
         """Return an agent, which is built now if it never was.
 
         Raises:
@@ -161,49 +215,68 @@ class Runtime:
             raise TypeError(f'An agent is called by its name or its `AgentSpec`, not by {spec_or_name!r}.')
         if spec not in self._built:
             self._built[spec] = self._build(spec)
-        return spec, self._built[spec].agent, self._built[spec].rules
+        return spec, self._built[spec]
 
-    def _build(self, spec: AgentSpec) -> _Built:
+    def _build(self, spec: AgentSpec) -> Agent[Any, Any]:
         context = spec.toolset_context or ToolsetBuildContext(spec.name, self.folder)
-        _refuse_clashes(spec)
-        rules = gather_rules(spec.toolset_specs)
-        agent = Agent[Any, Any](
+        refuse_clashes(spec)
+        for one in spec.toolset_specs:
+            try:
+                check_spec(one, context)
+            except ApprovalError as error:
+                raise ApprovalError(f'The agent {spec.name!r}: {error}') from None
+        return Agent[Any, Any](
             self._model(spec),
             name=spec.name,
             instructions=spec.instructions or None,
             deps_type=CallRuntime,
             output_type=[spec.schema_out or str, DeferredToolRequests],
             model_settings=spec.model_settings,
-            toolsets=[wired(one, self.isolation, context) for one in spec.toolset_specs],
+            toolsets=[wired(one, self.isolation, context, self.guard(one)) for one in spec.toolset_specs],
             defer_model_check=True,
-            **agent_options(require(rules, self.approvals.default if self.approvals else 'allow'), spec.builtin_tools),
+            **agent_options(spec.builtin_tools),
         )
-        return _Built(agent, rules)
+
+    def guard(self, spec: ToolsetSpec) -> Callable[[AbstractToolset[Any]], Guarded]:
+        """Return what puts a guard around a toolset of an agent, with the toolset's rules."""
+        return partial(Guarded, rules=spec.rules, default=lambda: self.approvals.default if self.approvals else 'allow')
 
     def _model(self, spec: AgentSpec) -> Model | str:
-        model = self.model or spec.model
-        if model is None:
-            raise ToolsetFirstError(f'The agent {spec.name!r} names no model. Name one there, or one for all agents.')
+        model = self.model or spec.model or os.environ.get(MODEL_VARIABLE)
+        if model is None or model == '':
+            raise ToolsetFirstError(
+                f'The agent {spec.name!r} names no model. Name one there, or one for all agents, as with `{MODEL_VARIABLE}`.'
+            )
         name = model if isinstance(model, str) else f'{model.system}:{model.model_name}'
         if spec.compatible_models and not any(fnmatchcase(name, pattern) for pattern in spec.compatible_models):
             wanted = ', '.join(f'`{pattern}`' for pattern in spec.compatible_models)
             raise ToolsetFirstError(f'The agent {spec.name!r} works with {wanted} only, and the model is `{name}`.')
         return model
 
-    def create_scope(self, entry: EntrySpec, history: Sequence[ModelMessage] = ()) -> CallScope:
+    def create_scope(self, entry: EntrySpec, history: Sequence[ModelMessage] = (), *, chat: bool = False) -> CallScope:
         """Return a scope with the toolset of an entry: `async with runtime.create_scope(entry) as scope`.
 
         Args:
             entry: The entry.
             history: What the first agent that it calls goes on with.
+            chat: Whether that agent also goes on with its stateful toolsets, from turn to turn until the scope is closed.
 
         Raises:
             EntryError: The tools aren't exactly `main`. If that shows only when the toolset is open, then opening raises it.
         """
-        return CallScope(entry, CallRuntime(self, CallFrame(entry.name, messages=list(history)), RunUsage(), {}))
+        frame = CallFrame(entry.name, messages=list(history))
+        kept = Kept([one for spec in self._first(entry) for one in spec.toolset_specs]) if chat else None
+        return CallScope(entry, CallRuntime(self, frame, Turn(), kept))
+
+    def _first(self, entry: EntrySpec) -> Sequence[AgentSpec]:
+        """Return the agents of which an entry may call one first."""
+        toolset = entry.toolset_spec.toolset
+        if not isinstance(toolset, AgentToolset):
+            return list(self.agents.values())
+        return [self.built(toolset.agent)[0]]
 
     async def run_entry(self, entry: EntrySpec, input_data: Any, history: Sequence[ModelMessage] = ()) -> Any:
-        """Call `main` of an entry once, and return what it returns."""
+        """Call `main` of an entry once, and return what it returns. Then `usage` and `message_log` tell what that took."""
         async with self.create_scope(entry, history) as scope:
             return await scope.run_turn(input_data)
 
@@ -214,8 +287,13 @@ class CallRuntime:
 
     runtime: Runtime
     frame: CallFrame
-    usage: RunUsage
-    rules: Mapping[str, Rule]
+    turn: Turn
+    kept: Kept | None = None
+
+    @property
+    def usage(self) -> RunUsage:
+        """What has been used since the entry was called, by all agents."""
+        return self.turn.usage
 
     async def call_agent(self, spec_or_name: AgentSpec | str, input_data: Any) -> Any:
         """Run an agent, one level deeper, and return its output.
@@ -229,21 +307,24 @@ class CallRuntime:
             UnknownAgentError: There is no agent of that name.
             InputError: The input doesn't fit.
             ApprovalError: A call needed approval, or a result from elsewhere, and nobody was there to give it.
+            UsageLimitExceeded: The limits of the call, or those of all agents together, have been reached.
         """
         runtime = self.runtime
-        spec, agent, rules = runtime.built(spec_or_name)
+        spec, agent = runtime.built(spec_or_name)
         if self.frame.depth >= runtime.max_depth:
             raise DepthError(self.frame.depth, runtime.max_depth, self.frame.name, spec.name)
-        prompt = render_input(read_input(spec.schema_in, input_data), runtime.folder)
-        child = CallRuntime(runtime, CallFrame(spec.name, self.frame.depth + 1, prompt), self.usage, rules)
+        arguments = read_input(spec.schema_in, input_data)
+        prompt = render_input(arguments, runtime.folder, hidden=runtime.allow_hidden)
+        child = CallRuntime(runtime, CallFrame(spec.name, self.frame.depth + 1, prompt), self.turn)
         first = self.frame.depth == 0 and not self.frame.lent
         self.frame.lent |= first
         # What a chat keeps is its first agent's, as the history is; several at once would not have it each to itself.
-        block = nullcontext() if first or self.frame.depth else ToolsetScope(name=spec.name)
+        block = nullcontext() if first or self.frame.depth else apart(self.kept, spec.name)
+        toolsets = self.kept.for_run() if first and self.kept else []
         try:
             child.tell('start', prompt if isinstance(prompt, str) else str(prompt[0]))
             async with block:
-                output, messages = await child._run(agent, self.frame.messages if first else [])
+                output, messages = await child._run(spec, agent, self.frame.messages if first else [], toolsets)
         except BaseException:
             self.frame.lent &= not first
             raise
@@ -252,30 +333,55 @@ class CallRuntime:
         child.tell('end', str(output))
         return output
 
-    async def _run(self, agent: Agent[Any, Any], history: list[ModelMessage]) -> tuple[Any, list[ModelMessage]]:
-        async with agent.iter(
-            self.frame.prompt,
-            deps=self,
-            message_history=list(history),
-            usage=self.usage,
-            usage_limits=self.runtime.usage_limits,
-            deferred_tool_handler=self.runtime.approvals,
-        ) as run:
-            async for node in run:
-                if Agent.is_call_tools_node(node):
-                    self._tell_all(node.model_response.parts)
-                elif Agent.is_model_request_node(node):
-                    self._tell_all(node.request.parts)
-            assert run.result is not None
-            output = run.result.output
-            if isinstance(output, DeferredToolRequests):
-                calls = ', '.join(f'`{call.tool_name}`' for call in [*output.approvals, *output.calls])
-                # In the block, so that the toolsets see that this run has failed
-                raise ApprovalError(
-                    f'{self.frame.name!r} called {calls}, which somebody has to approve or to run, and nobody is there. '
-                    'Give the runtime `approvals`.'
-                )
+    async def _run(
+        self,
+        spec: AgentSpec,
+        agent: Agent[Any, Any],
+        history: list[ModelMessage],
+        toolsets: Sequence[AbstractToolset[Any]],
+    ) -> tuple[Any, list[ModelMessage]]:
+        with self.turn.call() as usage:
+            async with agent.iter(
+                self.frame.prompt,
+                deps=self,
+                message_history=list(history),
+                toolsets=toolsets,
+                usage=usage,
+                usage_limits=spec.usage_limits or self.runtime.call_limits,
+                deferred_tool_handler=self.runtime.approvals,
+            ) as run:
+                async for node in run:
+                    if Agent.is_call_tools_node(node):
+                        self._log(node.model_response)
+                        self.turn.check_tool_calls(node.model_response)
+                    elif Agent.is_model_request_node(node):
+                        self._log(node.request)
+                        self.turn.check_before_request()
+                        if self.runtime.stream and self.runtime.on_event and _streams(run.ctx.deps.model):
+                            async with node.stream(run.ctx) as stream:
+                                await self._tell_pieces(stream)
+                self.turn.check_tokens()
+                assert run.result is not None
+                output = run.result.output
+                if isinstance(output, DeferredToolRequests):
+                    calls = ', '.join(f'`{call.tool_name}`' for call in [*output.approvals, *output.calls])
+                    # In the block, so that the toolsets see that this run has failed
+                    raise ApprovalError(
+                        f'{self.frame.name!r} called {calls}, which somebody has to approve or to run, and nobody is there. '
+                        'Give the runtime `approvals`.'
+                    )
         return output, run.result.all_messages()
+
+    async def _tell_pieces(self, events: AsyncIterable[object]) -> None:
+        async for event in events:
+            if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
+                self.tell('delta', event.part.content)
+            elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+                self.tell('delta', event.delta.content_delta)
+
+    def _log(self, message: ModelMessage) -> None:
+        self.turn.log.append(LoggedMessage(self.frame.name, self.frame.depth, message))
+        self._tell_all(message.parts)
 
     def _tell_all(self, parts: Sequence[object]) -> None:
         for part in parts if self.runtime.on_event else ():
@@ -288,10 +394,27 @@ class CallRuntime:
             elif isinstance(part, TextPart):
                 self.tell('text', part.content)
 
-    def tell(self, kind: Literal['start', 'tool', 'result', 'text', 'end'], text: str, tool: str = '') -> None:
+    def tell(self, kind: EventKind, text: str, tool: str = '') -> None:
         """Tell whoever shows it what happened in this call."""
         if self.runtime.on_event:
             self.runtime.on_event(CallEvent(self.frame.name, self.frame.depth, kind, text, tool))
+
+
+def _streams(model: Model) -> bool:
+    """Whether a model can stream, as far as that can be seen."""
+    while (inner := getattr(model, 'wrapped', None)) is not None:
+        model = inner
+    if isinstance(model, FunctionModel):
+        return model.stream_function is not None
+    return type(model).request_stream is not Model.request_stream
+
+
+class AgentToolset(FunctionToolset[CallRuntime]):
+    """A toolset with one tool, which calls an agent."""
+
+    def __init__(self, agent: AgentSpec | str, tool: Tool[CallRuntime]) -> None:
+        super().__init__([tool])
+        self.agent = agent
 
 
 def agent_as_toolset(
@@ -312,10 +435,13 @@ def agent_as_toolset(
     name = spec if isinstance(spec, str) else spec.name
     if isinstance(spec, AgentSpec):
         description, schema_in = description or spec.description, schema_in or spec.schema_in
+    check_schema(name, schema_in)
+    schema: Any = schema_in or DefaultArgs
 
     async def call(ctx: RunContext[CallRuntime], **arguments: Any) -> Any:
+        runtime = ctx.deps.runtime
         try:
-            render_input(read_input(schema_in, arguments), ctx.deps.runtime.folder)
+            render_input(read_input(schema_in, arguments), runtime.folder, hidden=runtime.allow_hidden)
         except InputError as error:
             raise ModelRetry(str(error)) from error
         return await ctx.deps.call_agent(spec, arguments)
@@ -324,21 +450,55 @@ def agent_as_toolset(
         call,
         name=tool,
         description=description or f'Ask the agent `{name}`.',
-        json_schema=(schema_in or DefaultArgs).model_json_schema(),
+        json_schema=schema.model_json_schema(),
         takes_ctx=True,
     )
+    # So that rules judge the values of fields that the model leaves out, too
+    fields = cast(Any, Annotated)[schema, AfterValidator(dict)]
+    function.function_schema.validator = cast(Any, TypeAdapter[Any](fields).validator)
     # It holds nothing but the agent's name, so all runs can share it.
-    return ToolsetSpec(toolset=FunctionToolset[CallRuntime]([function]), shared=True)
+    return ToolsetSpec(toolset=AgentToolset(spec, function), shared=True)
 
 
-def _refuse_clashes(spec: AgentSpec) -> None:
-    """Refuse tools of the same name, as far as they are known now. What a run finds it refuses before its first request."""
-    known = [one.toolset for one in spec.toolset_specs if isinstance(one.toolset, FunctionToolset)]
-    found: dict[str, FunctionToolset[Any]] = {}
-    for toolset in known:
-        for tool in toolset.tools:
-            if found.setdefault(tool, toolset) is not toolset:
+def check_spec(spec: ToolsetSpec, context: ToolsetBuildContext) -> None:
+    """Refuse rules for tools that a toolset doesn't have, as far as it shows before the toolset is open.
+
+    What shows only then is refused in each run, before its first request. A factory with rules is called once for
+    this, and what it makes is not entered.
+
+    Raises:
+        ApprovalError: Some rules are wrong; all are named.
+    """
+    if not spec.rules:
+        return
+    toolset: object = spec.toolset
+    if spec.factory is not None:
+        try:
+            toolset = spec.factory(replace(context, options=spec.options))
+        except Exception:  # noqa: BLE001 - it may need what only a run has
+            return
+        if iscoroutine(toolset):
+            toolset.close()
+    if isinstance(toolset, AbstractToolset):
+        tools, all_known = known_tools(toolset)
+        check_rules(spec.rules, tools, all_known=all_known)
+
+
+def refuse_clashes(spec: AgentSpec) -> None:
+    """Refuse tools of the same name, as far as they are known now. What a run finds it refuses before its first request.
+
+    Raises:
+        ToolsetFirstError: Two toolsets of an agent have a tool of the same name, or one is there twice.
+    """
+    found: dict[str, AbstractToolset[Any]] = {}
+    for toolset in (one.toolset for one in spec.toolset_specs if one.toolset is not None):
+        for tool in known_tools(toolset)[0]:
+            if (other := found.setdefault(tool, toolset)) is not toolset:
                 raise ToolsetFirstError(
-                    f'The agent {spec.name!r} has two tools `{tool}`: that of {found[tool].label} and that of '
+                    f'The agent {spec.name!r} has two tools `{tool}`: that of {other.label} and that of '
                     f"{toolset.label}. Put `.prefixed('…')` behind one of them, or leave it out."
                 )
+    for number, one in enumerate(spec.toolset_specs):
+        if any(one is other or (one.toolset and one.toolset is other.toolset) for other in spec.toolset_specs[:number]):
+            label = one.toolset.label if one.toolset else 'one factory'
+            raise ToolsetFirstError(f'The agent {spec.name!r} names {label} twice. Leave one of the two out.')

@@ -24,9 +24,13 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RunUsage
 from typing_extensions import Self
 
-from toolset_first.contracts import EntrySpec, ToolsetBuildContext, ToolsetFirstError
+from toolset_first.approvals import ApprovalDenied
+from toolset_first.contracts import EntrySpec, ToolsetBuildContext
+from toolset_first.errors import ToolsetFirstError
+from toolset_first.guard import JUDGED, Guarded, Judged
 from toolset_first.inputs import InputError, faults, normalize_input
 from toolset_first.isolation import made
+from toolset_first.rules import ApprovalError
 
 if TYPE_CHECKING:
     from toolset_first.runtime import CallRuntime
@@ -38,6 +42,10 @@ class EntryError(ToolsetFirstError):
 
 class ScopeClosedError(ToolsetFirstError):
     """A scope that is used after it was closed."""
+
+
+class ScopeBusyError(ToolsetFirstError):
+    """A turn that begins while another one goes on."""
 
 
 def _no_model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -64,12 +72,19 @@ class CallScope:
         self._toolset: AbstractToolset[Any] | None = None
         self._state: Literal['new', 'open', 'closed'] = 'new'
         self._opening = asyncio.Lock()
-        self._calls: set[asyncio.Task[Any]] = set()
+        self._busy = False
+        self._turn: asyncio.Task[Any] | None = None
         self._failure: BaseException | None = None
         if isinstance(self._made, FunctionToolset):
             self._check(self._made.tools)
 
     def _check(self, tools: Collection[str]) -> None:
+        main = self._made.tools.get('main') if isinstance(self._made, FunctionToolset) else None
+        if main and not main.takes_ctx and 'ctx' in main.function_schema.json_schema.get('properties', {}):
+            raise EntryError(
+                f'`main` of the entry {self.entry.name!r} has a parameter `ctx` that a user would have to give. '
+                'Put it first, and annotate it: `async def main(ctx: RunContext[CallRuntime], input: str)`.'
+            )
         if set(tools) != {'main'}:
             found = ', '.join(f'`{name}`' for name in tools) or 'none'
             raise EntryError(
@@ -88,13 +103,19 @@ class CallScope:
                     raise EntryError(
                         f'The factory of the entry {self.entry.name!r} made {toolset!r}, which is no toolset.'
                     )
-                await cast(Any, toolset).__aenter__()
+                # A user calls it, so that it needs no approval but for a rule of its own.
+                toolset = Guarded(toolset, rules=self.entry.toolset_spec.rules)
+                if kept := self.runtime.kept:
+                    await kept.__aenter__()
+                try:
+                    await cast(Any, toolset).__aenter__()
+                except BaseException as error:
+                    if kept:
+                        await kept.__aexit__(type(error), error, error.__traceback__)
+                    raise
                 self._toolset, self._state = toolset, 'open'
                 try:
-                    tools = await toolset.get_tools(self._context())
-                    self._check(tools)
-                    if tools['main'].tool_def.kind != 'function':
-                        raise self._no_approval()
+                    self._check(await toolset.get_tools(self._context(RunUsage())))
                 except BaseException as error:
                     await self._exit(error)
                     raise
@@ -109,47 +130,79 @@ class CallScope:
 
         Raises:
             ScopeClosedError: The scope has been closed.
+            ScopeBusyError: Another call goes on. A conversation has one turn after another.
             InputError: The arguments don't fit, or the tool asks for others.
+            ApprovalDenied: A rule or whoever is asked denies the call.
+            ApprovalError: The call needed approval, and nobody was there to give it.
         """
-        toolset = await self._open()
-        frame = replace(self.runtime.frame, prompt=dict(arguments), lent=False)  # the history is the same list
-        self.runtime = replace(self.runtime, frame=frame, usage=RunUsage())
-        task = asyncio.ensure_future(self._call(toolset, self._context(name), name, dict(arguments)))
-        self._calls.add(task)
+        if self._busy:
+            raise ScopeBusyError(
+                f'The scope of {self.entry.name!r} is in a turn, and a conversation has one after another. Wait for its '
+                'end, or create another scope.'
+            )
+        self._busy = True
         try:
-            result = await task
-        except BaseException as error:
-            self._failure = error
-            raise
+            toolset = await self._open()
+            self._turn = asyncio.ensure_future(self._call(toolset, name, dict(arguments)))
+            try:
+                result = await self._turn
+            except BaseException as error:
+                self._failure = error
+                raise
         finally:
-            self._calls.discard(task)
+            self._busy, self._turn = False, None
         self._failure = None
         return result
 
-    async def _call(
-        self, toolset: AbstractToolset[Any], ctx: RunContext[Any], name: str, arguments: dict[str, Any]
-    ) -> Any:
-        tools = await toolset.get_tools(ctx)
-        if (tool := tools.get(name)) is None:
-            raise InputError(f'The entry {self.entry.name!r} has no tool `{name}`, only `main`.')
-        try:
-            valid = tool.args_validator.validate_python(arguments)
-        except ValidationError as error:
-            raise InputError(f'`{name}` of {self.entry.name!r} does not take this: {faults(error)}.') from error
-        try:
-            if (check := getattr(tool, 'args_validator_func', None)) and isawaitable(checked := check(ctx, **valid)):
-                await checked
-            return await toolset.call_tool(name, valid, ctx, tool)
-        except ModelRetry as error:
-            raise InputError(error.message) from error
-        except (ApprovalRequired, CallDeferred) as error:
-            raise self._no_approval() from error
+    async def _call(self, toolset: AbstractToolset[Any], name: str, arguments: dict[str, Any]) -> Any:
+        frame = replace(self.runtime.frame, prompt=dict(arguments), lent=False)  # the history is the same list
+        turn = self.runtime.runtime.begin(self.entry)
+        self.runtime = replace(self.runtime, frame=frame, turn=turn)
+        with turn.call() as usage:
+            ctx = self._context(usage, name)
+            tools = await toolset.get_tools(ctx)
+            if (tool := tools.get(name)) is None:
+                raise InputError(f'The entry {self.entry.name!r} has no tool `{name}`, only `main`.')
+            try:
+                valid = tool.args_validator.validate_python(arguments)
+            except ValidationError as error:
+                raise InputError(f'`{name}` of {self.entry.name!r} does not take this: {faults(error)}.') from error
+            try:
+                if (check := getattr(tool, 'args_validator_func', None)) and isawaitable(
+                    checked := check(ctx, **valid)
+                ):
+                    await checked
+                try:
+                    return await toolset.call_tool(name, valid, ctx, tool)
+                except ApprovalRequired as error:
+                    judged: Judged = (error.metadata or {})[JUDGED]
+                approved = replace(
+                    ctx, tool_call_approved=True, tool_call_metadata={JUDGED: await self._approve(name, judged)}
+                )
+                return await toolset.call_tool(name, valid, approved, tool)
+            except ModelRetry as error:
+                raise InputError(error.message) from error
+            except (ApprovalRequired, CallDeferred) as error:
+                raise EntryError(
+                    f'`main` of the entry {self.entry.name!r} was approved, and asks again or cannot run here.'
+                ) from error
 
-    def _no_approval(self) -> EntryError:
-        return EntryError(f'`main` of the entry {self.entry.name!r} cannot need approval, since a user calls it.')
+    async def _approve(self, name: str, judged: Judged) -> Judged:
+        """Ask for approval of a call, and raise unless it is given: no model is there to be told of a denial."""
+        if judged.verdict == 'deny' or (approvals := self.runtime.runtime.approvals) is None:
+            what = (
+                'is denied by its rule'
+                if judged.verdict == 'deny'
+                else 'needs approval, and nobody is there to give it'
+            )
+            raise ApprovalError(f'`{name}` of the entry {self.entry.name!r} {what}.')
+        answer = await approvals.decide(self.entry.name, name, judged)
+        if not answer.approved:
+            raise ApprovalDenied(f'`{name}` of {self.entry.name!r} was denied: {answer.message}')
+        return judged
 
-    def _context(self, tool: str | None = None) -> RunContext[Any]:
-        return RunContext[Any](deps=self.runtime, model=NULL_MODEL, usage=self.runtime.usage, tool_name=tool)
+    def _context(self, usage: RunUsage, tool: str | None = None) -> RunContext[Any]:
+        return RunContext[Any](deps=self.runtime, model=NULL_MODEL, usage=usage, tool_name=tool)
 
     async def close(self) -> None:
         """Exit the toolset, with the exception of the last call if that failed. Closing it again does nothing."""
@@ -158,13 +211,18 @@ class CallScope:
 
     async def _exit(self, error: BaseException | None) -> None:
         toolset, self._toolset, self._state = self._toolset, None, 'closed'
+        failure = (type(error) if error else None, error, error and error.__traceback__)
         try:
-            for call in self._calls:
-                call.cancel()
-            await asyncio.gather(*self._calls, return_exceptions=True)
+            if self._turn:
+                self._turn.cancel()
+                await asyncio.gather(self._turn, return_exceptions=True)
         finally:
             if toolset is not None:
-                await toolset.__aexit__(type(error) if error else None, error, error and error.__traceback__)
+                try:
+                    await toolset.__aexit__(*failure)
+                finally:
+                    if self.runtime.kept:
+                        await self.runtime.kept.__aexit__(*failure)
 
     async def __aenter__(self) -> Self:
         await self._open()

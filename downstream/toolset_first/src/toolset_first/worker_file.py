@@ -11,17 +11,24 @@ from typing import Any, cast
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from toolset_first.contracts import ToolsetFirstError
+from toolset_first.inputs import InputError, decoded
+from toolset_first.modules import ProjectError
 
 _FRONT = re.compile(r'---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|$)(.*)', re.DOTALL)
 
 
-class ProjectError(ToolsetFirstError):
-    """A project with faults, each with its file, and its line where it has one."""
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice, of which YAML takes the last."""
 
-    def __init__(self, *faults: str) -> None:
-        super().__init__('\n'.join(faults))
-        self.faults = faults
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """Return a mapping."""
+        seen: list[Any] = []
+        for key, _ in node.value:
+            value: Any = cast(Any, self).construct_object(key, deep=True)
+            if value in seen:
+                raise yaml.MarkedYAMLError(problem=f'The key {value!r} is there twice', problem_mark=key.start_mark)
+            seen.append(value)
+        return super().construct_mapping(node, deep=deep)
 
 
 class Header(BaseModel):
@@ -36,6 +43,9 @@ class Header(BaseModel):
     schema_in_ref: str | None = None
     entry: bool = False
     toolsets: list[str] | dict[str, dict[str, Any] | None] = []
+    tools: list[str] | dict[str, Any] = []
+    usage_limits: dict[str, int | float | bool | None] = {}
+    total_usage_limits: dict[str, int | float | bool | None] = {}
     server_side_tools: list[str] | dict[str, dict[str, Any] | None] = []
 
 
@@ -66,13 +76,19 @@ def read_worker_file(path: Path) -> WorkerFile:
     Raises:
         ProjectError: It isn't one; all faults of its front matter are named.
     """
-    match = _FRONT.match(path.read_text('utf-8').replace('\r\n', '\n'))
+    if not path.is_file():
+        raise ProjectError(f'{path}:1: This is no regular file.')
+    try:
+        content = decoded(path.read_bytes(), f'`{path}`')
+    except InputError as error:
+        raise ProjectError(f'{path}:1: {error}') from None
+    match = _FRONT.match(content.replace('\r\n', '\n'))
     if match is None:
         raise ProjectError(f'{path}:1: A `.worker` file begins with a line `---`, a front matter, and another `---`.')
     text, instructions = match[1] or '', match[2]
     try:
-        node: Any = cast(Any, yaml).compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
+        node: Any = cast(Any, yaml).compose(text, Loader=_Loader)
+        data = yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise ProjectError(f'{path}:{mark.line + 2 if mark else 1}: {error.problem or error}.') from None

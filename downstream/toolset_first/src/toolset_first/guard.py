@@ -1,0 +1,142 @@
+"""The guard: what stands around each toolset, and has calls that need approval come to `Approvals` with their validated arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, cast
+
+from pydantic_ai import AbstractToolset, ApprovalRequired, FunctionToolset, RunContext
+from pydantic_ai.toolsets import (
+    ApprovalRequiredToolset,
+    CombinedToolset,
+    FilteredToolset,
+    PrefixedToolset,
+    PreparedToolset,
+    RenamedToolset,
+    ToolsetTool,
+    WrapperToolset,
+    describe_lifecycle,
+)
+
+from toolset_first.rules import ApprovalError, Rule, Verdict, check_rules, judge
+
+JUDGED = 'toolset_first.judged'
+"""Where the metadata of a call, and that of its answer, hold what was judged."""
+
+_HIDING = (FilteredToolset, PreparedToolset, ApprovalRequiredToolset)
+Schemas: TypeAlias = 'dict[str, Mapping[str, Any]]'
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A call as it was judged: what is said of it, and the arguments that the tool runs with if it is approved."""
+
+    verdict: Verdict
+    arguments: dict[str, Any]
+
+
+@dataclass
+class Guarded(WrapperToolset[Any]):
+    """Judges each call by the arguments that the tool gets, and asks for approval where a rule, or the tool itself, says so.
+
+    What was approved is what runs: the very arguments that were judged.
+    """
+
+    rules: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
+    default: Callable[[], Verdict] = field(default=lambda: 'allow', repr=False, compare=False)
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        """Return the tools, and refuse rules that name none of them."""
+        tools = await super().get_tools(ctx)
+        if self.rules:
+            schemas = {name: tool.tool_def.parameters_json_schema for name, tool in tools.items()}
+            if not self.rules.keys() <= schemas.keys():  # hidden ones count
+                schemas |= await _all_tools(self.wrapped, ctx)
+            check_rules(self.rules, schemas)
+        # Asked about in `call_tool`, which is where the arguments are valid
+        return {name: _callable(tool) if tool.tool_def.kind == 'unapproved' else tool for name, tool in tools.items()}
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        """Call a tool, or ask for approval."""
+        given: Mapping[str, Any] = ctx.tool_call_metadata or {}
+        judged = given.get(JUDGED) if ctx.tool_call_approved else None
+        if isinstance(judged, Judged):
+            return await super().call_tool(name, judged.arguments, ctx, tool)
+        rule = self.rules.get(name)
+        if rule is None:
+            requires_approval = (tool.tool_def.metadata or {}).get(JUDGED) == 'unapproved'
+            verdict: Verdict = 'ask' if requires_approval else self.default()
+        else:
+            verdict = judge(name, rule, tool_args, tool.tool_def.parameters_json_schema)
+        metadata: dict[str, Any] = {}
+        if verdict == 'allow' or (verdict == 'ask' and ctx.tool_call_approved):
+            try:
+                return await super().call_tool(name, tool_args, ctx, tool)
+            except ApprovalRequired as error:
+                metadata = error.metadata or {}
+                verdict = 'ask' if rule is None else verdict
+        raise ApprovalRequired(metadata={**metadata, JUDGED: Judged(verdict, tool_args)})
+
+
+def _callable(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
+    metadata = {**(tool.tool_def.metadata or {}), JUDGED: 'unapproved'}
+    return replace(tool, tool_def=replace(tool.tool_def, kind='function', metadata=metadata))
+
+
+async def _all_tools(toolset: AbstractToolset[Any], ctx: RunContext[Any]) -> Schemas:
+    """Return the tools of an open toolset, those included that it hides from the run now."""
+    known, complete = known_tools(toolset)
+    if complete:
+        return known
+    if isinstance(toolset, _HIDING):
+        return await _all_tools(cast('WrapperToolset[Any]', toolset).wrapped, ctx)
+    tools = await toolset.get_tools(ctx)
+    return known | {name: tool.tool_def.parameters_json_schema for name, tool in tools.items()}
+
+
+def known_tools(toolset: AbstractToolset[Any]) -> tuple[Schemas, bool]:
+    """Return the tools that a toolset is known to have before it is open, and whether these are all."""
+    kind = type(toolset)
+    if isinstance(toolset, FunctionToolset):
+        tools = toolset.tools
+        # One that has none yet may add them when it is entered
+        complete = kind.get_tools is FunctionToolset.get_tools and (
+            bool(tools) or cast(Any, kind).__aenter__ is cast(Any, FunctionToolset).__aenter__
+        )
+        return {name: tool.function_schema.json_schema for name, tool in tools.items()}, complete
+    if isinstance(toolset, CombinedToolset):
+        found = [known_tools(one) for one in toolset.toolsets]
+        schemas = {name: schema for tools, _ in found for name, schema in tools.items()}
+        return schemas, kind is CombinedToolset and all(complete for _, complete in found)
+    if not isinstance(toolset, WrapperToolset):
+        return {}, False
+    inner, complete = known_tools(toolset.wrapped)
+    if kind is PrefixedToolset:
+        return {f'{cast("PrefixedToolset[Any]", toolset).prefix}_{name}': one for name, one in inner.items()}, complete
+    if kind is RenamedToolset:
+        new = {old: name for name, old in cast('RenamedToolset[Any]', toolset).name_map.items()}
+        return {new.get(name, name): schema for name, schema in inner.items()}, complete
+    if kind in (*_HIDING, Guarded) or kind.get_tools is WrapperToolset.get_tools or is_shared(toolset):
+        return inner, complete
+    return {}, False
+
+
+def is_shared(toolset: AbstractToolset[Any]) -> bool:
+    """Whether it is what `toolset.shared()` returns."""
+    return describe_lifecycle(toolset).toolsets[0].policy == 'live'
+
+
+def parts(toolset: AbstractToolset[Any]) -> Iterator[AbstractToolset[Any]]:
+    """Return a toolset, and what is inside of it as far as wrappers and combinations go."""
+    yield toolset
+    if isinstance(toolset, WrapperToolset):
+        yield from parts(toolset.wrapped)
+    elif isinstance(toolset, CombinedToolset):
+        for one in toolset.toolsets:
+            yield from parts(one)
+
+
+__all__ = ['JUDGED', 'ApprovalError', 'Guarded', 'Judged', 'is_shared', 'known_tools', 'parts']

@@ -1,0 +1,55 @@
+"""What a chat keeps from turn to turn. All that this package knows of the fork's `ToolsetScope` is here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from types import TracebackType
+from typing import Any
+
+from pydantic_ai import AbstractToolset
+from pydantic_ai.toolsets import CombinedToolset, ToolsetScope, WrapperToolset
+from typing_extensions import Self
+
+from toolset_first.contracts import ToolsetSpec
+from toolset_first.guard import parts
+
+
+class Kept:
+    """Keeps the stateful toolsets of the agent that goes on with the history, from the first turn to the end of a chat.
+
+    Args:
+        specs: The toolsets of the agents that may be that one.
+    """
+
+    def __init__(self, specs: Sequence[ToolsetSpec]) -> None:
+        self.toolsets = list(stateful_instances(specs))
+        self._scope = ToolsetScope(name='chat')
+
+    async def __aenter__(self) -> Self:
+        await self._scope.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._scope.__aexit__(kind, error, trace)
+
+    def for_run(self) -> list[AbstractToolset[Any]]:
+        """Return what the run of that agent is given, so that it works with what is kept."""
+        return []
+
+
+def apart(kept: Kept | None, name: str) -> AbstractAsyncContextManager[Any]:
+    """Return the block around the run of another agent that an entry calls, which isn't to work with what is kept."""
+    return nullcontext() if kept is None else ToolsetScope(name=name)
+
+
+def stateful_instances(specs: Sequence[ToolsetSpec]) -> Iterator[AbstractToolset[Any]]:
+    """Return the stateful toolsets among those of some agents, each once, without what is wrapped around them."""
+    seen: set[int] = set()
+    for spec in specs:
+        for one in parts(spec.toolset) if spec.toolset is not None and not spec.shared else ():
+            if one.stateful and not isinstance(one, WrapperToolset | CombinedToolset) and id(one) not in seen:
+                seen.add(id(one))
+                yield one

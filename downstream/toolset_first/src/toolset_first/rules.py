@@ -1,0 +1,187 @@
+"""Rules: which calls of a tool are allowed, asked about or denied, judged by the arguments that the tool gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from enum import Enum
+from fnmatch import fnmatchcase
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from toolset_first.errors import ToolsetFirstError
+
+Verdict: TypeAlias = Literal['allow', 'ask', 'deny']
+Rule: TypeAlias = Verdict | Mapping[str, Mapping[str, Verdict]] | Callable[[dict[str, Any]], Verdict]
+"""What is said of a tool's calls: always the same; by argument, as `{'account': {'travel*': 'allow'}}`; or by a function of the arguments.
+
+Patterns are those of file names, but for texts of any kind: `*` matches `/` and `..`, so use a function where a path is judged."""
+
+_UNKNOWN = object()
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+_TEXTS = {None, 'path'}
+"""What a text may be called in a JSON schema. What has another format, such as a date, has many spellings."""
+
+
+class ApprovalError(ToolsetFirstError):
+    """A call that nobody was there to approve, or rules that don't say anything."""
+
+
+def frozen(rules: Mapping[str, Rule] | None) -> Mapping[str, Rule]:
+    """Return a copy of rules that nobody can change.
+
+    Raises:
+        ApprovalError: One of them is none.
+    """
+    if rules is not None and not isinstance(rules, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ApprovalError(f'Rules are a mapping with a rule for each tool, not {rules!r}.')
+    return MappingProxyType({tool: _frozen(tool, rule) for tool, rule in (rules or {}).items()})
+
+
+def _frozen(tool: object, rule: object) -> Rule:
+    if not isinstance(tool, str):
+        raise ApprovalError(f'A rule is for the name of a tool, and {tool!r} is no text. Put it in quotes.')
+    if callable(rule) or rule in VERDICTS:
+        return cast('Rule', rule)
+    if isinstance(rule, Mapping) and rule:
+        copied = {name: _patterns(patterns) for name, patterns in cast('Mapping[Any, Any]', rule).items()}
+        if all(isinstance(name, str) and patterns for name, patterns in copied.items()):
+            return MappingProxyType(cast('dict[str, Mapping[str, Verdict]]', copied))
+    raise ApprovalError(
+        f'The rule {rule!r} for `{tool}` is none. Write `allow`, `ask` or `deny`, or patterns by argument such as '
+        f"{{'account': {{'travel*': 'allow', '*': 'ask'}}}}. A pattern that looks like a number or a truth value needs quotes."
+    )
+
+
+def _patterns(patterns: object) -> Mapping[str, Verdict] | None:
+    """Return a copy of the patterns of an argument, or `None` if these are none."""
+    if not isinstance(patterns, Mapping) or not patterns:
+        return None
+    known = cast('Mapping[Any, Any]', patterns).items()
+    good = all(isinstance(pattern, str) and verdict in VERDICTS for pattern, verdict in known)
+    return MappingProxyType(dict(known)) if good else None
+
+
+def judge(tool: str, rule: Rule, arguments: Any, schema: Mapping[str, Any]) -> Verdict:
+    """Return what a rule says of a call. Where patterns contradict each other, the strictest counts.
+
+    Args:
+        tool: The tool.
+        rule: Its rule.
+        arguments: What the tool gets: validated, and with the values of parameters that were left out.
+        schema: The JSON schema of its parameters.
+
+    Raises:
+        ApprovalError: A function says something else, or a pattern is for what isn't a text.
+    """
+    if callable(rule):
+        said: Any = rule(dict(_fields(arguments)))
+        if said not in VERDICTS:
+            raise ApprovalError(f'The rule for `{tool}` returned {said!r}. It returns `allow`, `ask` or `deny`.')
+        return said
+    if not isinstance(rule, Mapping):
+        return rule
+    found: set[Verdict] = set()
+    for name, patterns in rule.items():
+        value = _value(name, arguments, schema)
+        if value is _UNKNOWN:  # as a server makes of what is left out: whatever the patterns say at their strictest
+            found.add('deny' if 'deny' in patterns.values() else 'ask')
+        else:
+            found.add(_matched(patterns, _text(tool, name, value)))
+    return 'deny' if 'deny' in found else 'ask' if 'ask' in found else 'allow'
+
+
+def _value(name: str, arguments: Any, schema: Mapping[str, Any]) -> object:
+    """Return an argument by the name that the model gives it."""
+    fields = _fields(arguments)
+    if (
+        name not in fields and len(fields) == 1
+    ):  # a function whose one parameter is a model has its fields for parameters
+        fields = _fields(next(iter(fields.values())))
+    return fields[name] if name in fields else schema.get('properties', {}).get(name, {}).get('default', _UNKNOWN)
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    """Return the fields of a model, a dataclass or a dict, and none of anything else."""
+    if isinstance(value, Mapping):
+        return cast('Mapping[str, Any]', value)
+    kind: type[Any] = type(value)
+    names: Mapping[str, Any] = getattr(kind, 'model_fields', None) or getattr(kind, '__dataclass_fields__', {})
+    return {name: getattr(value, name) for name in names}
+
+
+def _matched(patterns: Mapping[str, Verdict], value: str) -> Verdict:
+    for pattern, verdict in patterns.items():
+        if fnmatchcase(value, pattern):
+            return verdict
+    return 'ask'
+
+
+def _text(tool: str, name: str, value: object) -> str:
+    value = value.value if isinstance(value, Enum) else value
+    if value is None:
+        return ''
+    if isinstance(value, str | PurePath):
+        return str(value)
+    raise ApprovalError(
+        f'The rule for `{tool}` has patterns for `{name}`, and the tool gets {value!r}, which is no text. '
+        'Judge it with a function of the arguments.'
+    )
+
+
+def check_rules(rules: Mapping[str, Rule], tools: Mapping[str, Mapping[str, Any]], *, all_known: bool = True) -> None:
+    """Refuse rules that name no tool or no parameter of it, and patterns for parameters that aren't texts.
+
+    Args:
+        rules: The rules.
+        tools: The JSON schemas of the tools' parameters, by the names that models call the tools by.
+        all_known: Whether there are no further tools.
+
+    Raises:
+        ApprovalError: Some rules are wrong; all are named.
+    """
+    faults: list[str] = []
+    for tool, rule in rules.items():
+        if tool not in tools:
+            if all_known:
+                known = ', '.join(f'`{name}`' for name in tools) or 'none'
+                faults.append(f'The rule for `{tool}` names no tool. The tools are called: {known}.')
+        elif isinstance(rule, Mapping):
+            faults.extend(_argument_faults(tool, rule, tools[tool]))
+    if faults:
+        raise ApprovalError('\n'.join(faults))
+
+
+def _argument_faults(tool: str, rule: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+    properties: Mapping[str, Any] = schema.get('properties', {})
+    known = ', '.join(f'`{name}`' for name in properties) or 'none'
+    return [
+        f'The rule for `{tool}` names no parameter of it with `{name}`. Its parameters are: {known}.'
+        if name not in properties
+        else f'The rule for `{tool}` has patterns for `{name}`, which is no text. Judge it with a function of the '
+        "arguments, `ToolsetSpec(approval_config={'" + tool + "': judge})`."
+        for name in rule
+        if name not in properties or not _is_text(properties[name], schema.get('$defs', {}))
+    ]
+
+
+def _is_text(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
+    """Whether all values that fit are texts, or missing."""
+    if reference := schema.get('$ref'):
+        return _is_text(definitions.get(reference.rpartition('/')[2], {}), definitions)
+    if choices := schema.get('anyOf'):
+        return all(_is_text(one, definitions) or one == {'type': 'null'} for one in choices)
+    if 'enum' in schema or 'const' in schema:
+        values: list[Any] = schema.get('enum', [schema.get('const')])
+        return all(isinstance(one, str) for one in values)
+    return schema.get('type') == 'string' and schema.get('format') in _TEXTS
+
+
+def shown(rule: Rule) -> str:
+    """Return a rule as it is written."""
+    if isinstance(rule, str):
+        return rule
+    if callable(rule):
+        return f'what `{getattr(rule, "__qualname__", repr(rule))}` says'
+    return json.dumps({name: dict(patterns) for name, patterns in rule.items()}, ensure_ascii=False)

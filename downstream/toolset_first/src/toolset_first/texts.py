@@ -1,0 +1,51 @@
+"""Text that somebody else wrote, as a terminal may show it."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+_NEVER = {'Cc', 'Cs', 'Zl', 'Zp'}
+"""Control characters, halves of characters, and what breaks lines."""
+_TURNS = frozenset('\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069')
+"""What changes the direction that text is shown in, so that it reads otherwise than it runs."""
+
+
+def visible(text: str, *, keep: str = '', strict: bool = False) -> str:
+    r"""Return a text in which control and bidirectional characters are escaped, as `\x1b` and `\u202e`.
+
+    Args:
+        text: The text.
+        keep: What is left as it is, such as the end of a line.
+        strict: Whether to escape all that can't be seen, such as joiners and spaces of no or unusual width.
+    """
+    return ''.join(
+        character if character in keep or not _is_escaped(character, strict) else _escape(character)
+        for character in text
+    )
+
+
+def _is_escaped(character: str, strict: bool) -> bool:
+    if character.isascii():
+        return not character.isprintable()
+    if strict:
+        return not character.isprintable()
+    return character in _TURNS or unicodedata.category(character) in _NEVER
+
+
+def _escape(character: str) -> str:
+    return character.encode('unicode_escape', 'surrogatepass').decode('ascii')
+
+
+def quoted(name: str, length: int = 200) -> str:
+    """Return a name in quotes, on one line, and folded if it is long."""
+    shown = json.dumps(visible(folded(name, length), strict=True), ensure_ascii=False)
+    return shown.replace('\\\\', '\\')
+
+
+def folded(text: str, length: int) -> str:
+    """Return a text, or if it is longer its beginning and its end, with how much there is between them."""
+    if len(text) <= length:
+        return text
+    end = length // 5
+    return f'{text[: length - end]} ⟪… {len(text) - length:,} more characters …⟫ {text[-end:]}'

@@ -1,0 +1,108 @@
+"""What note 004 says of specs, entries and errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from pydantic_ai import FunctionToolset, RunContext, UserError
+from support import call, calling, echo, entry, script
+from toolset_first import (
+    AgentSpec,
+    CallRuntime,
+    DepthError,
+    EntryError,
+    EntrySpec,
+    Runtime,
+    ToolsetBuildContext,
+    ToolsetFirstError,
+    ToolsetSpec,
+    WorkerArgs,
+    agent_as_toolset,
+)
+
+
+async def test_note_toolset_without_rules_says_none() -> None:
+    def build(context: ToolsetBuildContext) -> FunctionToolset[Any]:
+        toolset = FunctionToolset[Any]()
+
+        @toolset.tool
+        async def main(ctx: RunContext[CallRuntime], input: str, attachments: list[str] | None = None) -> str:
+            return f'Processed: {input}'
+
+        return toolset
+
+    spec = EntrySpec(toolset_spec=ToolsetSpec(factory=build, approval_config=None), name='my_entry')
+    assert await Runtime(max_depth=5).run_entry(spec, {'input': 'Hello'}) == 'Processed: Hello'
+    agent = AgentSpec(
+        'one', model=script('done'), toolset_specs=[ToolsetSpec(factory=lambda context: None, approval_config=None)]
+    )
+    assert await Runtime([agent]).run_entry(calling('one'), 'Go') == 'done'
+
+
+def _echo(input: str) -> str:
+    return input
+
+
+class Other(BaseModel):
+    topic: str
+
+
+@pytest.mark.parametrize('wrong', [Other, dict, 'Question', WorkerArgs()])
+def test_note_input_that_is_no_worker_args_is_refused_at_once(wrong: Any) -> None:
+    message = 'which is no subclass of `WorkerArgs`'
+    with pytest.raises(TypeError, match=message):
+        AgentSpec('one', schema_in=wrong)
+    with pytest.raises(TypeError, match=message):
+        entry(_echo, schema_in=wrong)
+    with pytest.raises(TypeError, match=message):
+        agent_as_toolset('one', schema_in=wrong)
+
+
+def test_note_entry_of_something_else_than_a_spec_is_refused_at_once() -> None:
+    wrong: Any = FunctionToolset[Any]()
+    with pytest.raises(TypeError, match=r'Write `ToolsetSpec\(factory=…\)`'):
+        EntrySpec(wrong, 'start')
+
+
+async def test_note_too_deep_is_a_runtime_error() -> None:
+    spec = AgentSpec(
+        'again', model=script(call('again', input='x')), toolset_specs=[agent_as_toolset('again', tool='again')]
+    )
+    with pytest.raises(RuntimeError) as error:
+        await Runtime([spec], max_depth=2).run_entry(calling('again'), 'Go')
+    assert isinstance(error.value, DepthError)
+    assert isinstance(error.value, ToolsetFirstError)
+
+
+async def test_note_entry_whose_context_comes_last_is_told_what_to_write() -> None:
+    def build(ctx: Any) -> FunctionToolset[Any]:
+        toolset: Any = FunctionToolset[Any]()
+
+        @toolset.tool
+        async def main(input: str, attachments: list[str] | None = None, *, ctx: Any) -> str:
+            return input
+
+        return toolset
+
+    # On 2.68.0 pydantic-ai itself refuses it; on 1.26.0 it takes `ctx` for an argument.
+    with pytest.raises((EntryError, UserError), match='RunContext'):
+        await Runtime().run_entry(EntrySpec(ToolsetSpec(factory=build), 'start'), 'Go')
+
+
+def test_note_toolset_that_is_named_twice_is_refused() -> None:
+    one, factory = FunctionToolset[Any](), ToolsetSpec(factory=lambda context: None)
+    for specs in (
+        [ToolsetSpec(toolset=one), ToolsetSpec(toolset=one)],
+        [factory, factory],
+    ):
+        with pytest.raises(ToolsetFirstError, match=r"The agent 'one' names .* twice"):
+            Runtime([AgentSpec('one', model='test', toolset_specs=specs)])
+
+
+async def test_note_history_and_usage_are_there_after_the_run() -> None:
+    runtime = Runtime([AgentSpec('one', model=echo())])
+    await runtime.run_entry(calling('one'), 'Go')
+    assert runtime.usage.requests == 1
+    assert [(one.agent, one.depth) for one in runtime.message_log] == [('one', 1)] * 2

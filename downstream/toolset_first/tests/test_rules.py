@@ -1,0 +1,484 @@
+"""Rules judge what a tool gets, hold where they are written, and are refused where they name nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import pytest
+from conftest import Write
+from pydantic import BaseModel, StringConstraints
+from pydantic_ai import FunctionToolset, ToolReturn
+from support import Keeper, Server, StatefulKeeper, call, calling, entry, script, scripts
+from toolset_first import (
+    AgentSpec,
+    Answer,
+    ApprovalDenied,
+    ApprovalError,
+    Approvals,
+    EntrySpec,
+    ProjectError,
+    Question,
+    Runtime,
+    ToolsetSpec,
+    WorkerArgs,
+    agent_as_toolset,
+    load_project,
+)
+from toolset_first.cli import app
+from typer.testing import CliRunner
+
+RAN: list[Any] = []
+DENIED = 'The rules of this project do not allow this call.'
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran() -> None:
+    RAN.clear()
+
+
+class Mode(str, Enum):
+    SAFE = 'safe'
+    FORCE = 'force'
+
+
+class Target(BaseModel):
+    path: str
+    mode: str = 'force'
+
+
+@dataclass
+class DataTarget:
+    path: str
+    mode: str = 'force'
+
+
+Stripped = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True)]
+
+
+def rm(path: Stripped, mode: str = 'force') -> str:
+    """Remove."""
+    RAN.append((path, mode))
+    return 'removed'
+
+
+def rm_enum(path: str, mode: Mode = Mode.FORCE) -> str:
+    """Remove."""
+    RAN.append((path, mode))
+    return 'removed'
+
+
+def rm_literal(path: str, mode: Literal['safe', 'force'] | None = 'force') -> str:
+    """Remove."""
+    RAN.append((path, mode))
+    return 'removed'
+
+
+def rm_file(path: Path, mode: str = 'force') -> str:
+    """Remove."""
+    RAN.append((path, mode))
+    return 'removed'
+
+
+def rm_model(target: Target) -> str:
+    """Remove."""
+    RAN.append(target)
+    return 'removed'
+
+
+def rm_data(target: DataTarget) -> str:
+    """Remove."""
+    RAN.append(target)
+    return 'removed'
+
+
+def rules(function: Callable[..., Any], **patterns: Any) -> ToolsetSpec:
+    return ToolsetSpec(toolset=FunctionToolset[Any]([function]), approval_config={function.__name__: patterns})
+
+
+async def run(spec: ToolsetSpec, *steps: Any, approvals: Approvals | None = None) -> str:
+    agent = AgentSpec('one', model=script(*steps), toolset_specs=[spec])
+    return await Runtime([agent], approvals=approvals or Approvals('reject-all')).run_entry(calling('one'), 'Go')
+
+
+FORCE_IS_DENIED: Any = {'mode': {'force': 'deny', '*': 'allow'}}
+
+
+@pytest.mark.parametrize('function', [rm, rm_enum, rm_literal, rm_file, rm_model, rm_data])
+async def test_rule_judges_the_value_of_a_parameter_that_the_model_leaves_out(function: Callable[..., Any]) -> None:
+    spec = rules(function, **FORCE_IS_DENIED)
+    assert await run(spec, call(function.__name__, path='a')) == DENIED
+    assert RAN == []
+    assert await run(spec, call(function.__name__, path='a', mode='safe')) == 'removed'
+    assert len(RAN) == 1
+
+
+async def test_rule_judges_what_a_validator_makes_of_a_text() -> None:
+    spec = rules(rm, path={'secret*': 'deny', '*': 'allow'})
+    for path in (' secret', 'SECRET.txt', '\tSecret'):
+        assert await run(spec, call('rm', path=path)) == DENIED
+    assert await run(spec, call('rm', path='public')) == 'removed'
+    assert RAN == [('public', 'force')]
+
+
+async def test_rule_that_is_a_function_judges_validated_arguments_too() -> None:
+    seen: list[Any] = []
+
+    def pay(amount: int, now: bool = True) -> str:
+        """Pay."""
+        return f'paid {amount}'
+
+    def judge(arguments: dict[str, Any]) -> str:
+        seen.append(dict(arguments))
+        verdict = 'deny' if arguments['amount'] >= 1000 else 'allow'
+        arguments['amount'] = 0  # which the tool doesn't get
+        return verdict
+
+    spec = ToolsetSpec(toolset=FunctionToolset[Any]([pay]), approval_config={'pay': judge})  # pyright: ignore[reportArgumentType]
+    for amount in (1000.0, '1_000', '1000'):
+        assert await run(spec, call('pay', amount=amount, now='yes')) == DENIED
+    assert await run(spec, call('pay', amount='9')) == 'paid 9'
+    assert seen == [{'amount': 1000, 'now': True}] * 3 + [{'amount': 9, 'now': True}]
+
+
+@pytest.mark.parametrize('said', [True, 'yes', None])
+async def test_rule_that_says_something_else_is_an_error(said: Any) -> None:
+    spec = ToolsetSpec(toolset=FunctionToolset[Any]([rm]), approval_config={'rm': lambda arguments: said})
+    with pytest.raises(ApprovalError, match='It returns `allow`, `ask` or `deny`'):
+        await run(spec, call('rm', path='a'))
+    assert RAN == []
+
+
+class Order(WorkerArgs):
+    topic: str
+    mode: str = 'force'
+
+
+async def test_rule_for_an_agent_judges_the_fields_that_the_model_leaves_out() -> None:
+    inner = AgentSpec('inner', model=script('done'), schema_in=Order)
+    spec = agent_as_toolset(inner, tool='inner')
+    spec = ToolsetSpec(toolset=spec.toolset, shared=True, approval_config={'inner': FORCE_IS_DENIED})
+    assert await run(spec, call('inner', topic='tea')) == DENIED
+    assert await run(spec, call('inner', topic='tea', mode='safe')) == 'done'
+
+
+async def test_argument_that_a_server_chooses_is_judged_at_its_strictest() -> None:
+    properties: dict[str, Any] = {'path': {'type': 'string'}, 'mode': {'type': 'string'}}
+    for default, ok in ((None, False), ('force', False), ('safe', True)):
+        RAN.clear()
+        mode = {'mode': {'type': 'string', 'default': default}} if default else {}
+        server = Server({'type': 'object', 'properties': {**properties, **mode}}, RAN)
+        spec = ToolsetSpec(toolset=server, shared=True, approval_config={'rm': FORCE_IS_DENIED})
+        said = await run(spec, call('rm', path='a'))
+        assert (said, len(RAN)) == (('removed', 1) if ok else (DENIED, 0))
+
+
+async def test_what_was_shown_is_what_runs() -> None:
+    given = iter(range(10))
+
+    def rm(path: str) -> str:
+        """Remove."""
+        RAN.append(path)
+        return 'removed'
+
+    toolset = FunctionToolset[Any]([rm])
+    validator = toolset.tools['rm'].function_schema.validator
+
+    class Changing:
+        def validate_python(self, value: Any, **options: Any) -> Any:
+            return {'path': f'{validator.validate_python(value)["path"]} {next(given)}'}
+
+        def validate_json(self, value: Any, **options: Any) -> Any:
+            return {'path': f'{validator.validate_json(value)["path"]} {next(given)}'}
+
+    toolset.tools['rm'].function_schema.validator = Changing()  # pyright: ignore[reportAttributeAccessIssue]
+    shown: list[str] = []
+
+    def ask(question: Question) -> Answer:
+        shown.append(question.arguments['path'])
+        question.arguments['path'] = 'all'  # which changes nothing
+        return Answer(True)
+
+    spec = ToolsetSpec(toolset=toolset, shared=True, approval_config={'rm': 'ask'})
+    assert await run(spec, call('rm', path='a'), approvals=Approvals(ask=ask)) == 'removed'
+    assert shown == RAN
+
+
+async def test_someone_who_is_asked_sees_the_values_of_parameters_that_were_left_out() -> None:
+    seen: list[Question] = []
+
+    def ask(question: Question) -> Answer:
+        seen.append(question)
+        return Answer(False)
+
+    spec = ToolsetSpec(toolset=FunctionToolset[Any]([rm]), approval_config={'rm': 'ask'})
+    await run(spec, call('rm', path=' A'), approvals=Approvals(ask=ask))
+    assert seen == [Question('one', 'rm', {'path': 'a', 'mode': 'force'})]
+
+
+async def test_rule_of_each_agent_holds_where_they_share_a_toolset() -> None:
+    model = scripts({'Go': [call('keep', what='outer'), call('two', input='On')], 'On': [call('keep', what='inner')]})
+    keeper = StatefulKeeper()
+    two = AgentSpec('two', model=model, toolset_specs=[ToolsetSpec(toolset=keeper, approval_config={'keep': 'deny'})])
+    one = AgentSpec(
+        'one',
+        model=model,
+        toolset_specs=[
+            ToolsetSpec(toolset=keeper, approval_config={'keep': 'allow'}),
+            agent_as_toolset('two', tool='two'),
+        ],
+    )
+    runtime = Runtime([one, two], approvals=Approvals('approve-all'))
+    assert await runtime.run_entry(calling('one'), 'Go') == DENIED
+
+
+async def test_default_that_is_changed_afterwards_counts_at_once() -> None:
+    spec = ToolsetSpec(toolset=FunctionToolset[Any]([rm]))
+    runtime = Runtime([AgentSpec('one', model=script(call('rm', path='a')), toolset_specs=[spec])])
+    assert await runtime.run_entry(calling('one'), 'Go') == 'removed'
+    runtime.approvals = Approvals('reject-all', default='ask')
+    assert await runtime.run_entry(calling('one'), 'Go') == 'All calls that need approval are rejected.'
+    runtime.approvals = Approvals('reject-all', default='deny')
+    assert await runtime.run_entry(calling('one'), 'Go') == DENIED
+    runtime.approvals = None
+    assert await runtime.run_entry(calling('one'), 'Go') == 'removed'
+    with pytest.raises(TypeError, match='`approvals` are `Approvals` or `None`'):
+        runtime.approvals = 'allow'  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_approvals_and_rules_can_not_be_changed_halfway() -> None:
+    with pytest.raises(AttributeError):
+        Approvals('approve-all').default = 'deny'  # pyright: ignore[reportAttributeAccessIssue]
+    given: dict[str, Any] = {'rm': {'path': {'*': 'deny'}}}
+    spec = ToolsetSpec(toolset=FunctionToolset[Any]([rm]), approval_config=given)
+    given['rm']['path']['*'] = 'allow'
+    config: Any = spec.approval_config
+    assert config == {'rm': {'path': {'*': 'deny'}}}
+    with pytest.raises(TypeError):
+        config['rm']['path']['*'] = 'allow'
+
+
+@pytest.mark.parametrize('options', [{'mode': 'yes'}, {'default': 'perhaps'}, {'on_denial': 'shout'}])
+def test_unknown_words_of_approvals_are_refused(options: Any) -> None:
+    with pytest.raises(ApprovalError, match='It is one of'):
+        Approvals(**cast('dict[str, Any]', {'mode': 'approve-all', **options}))
+
+
+# Rules that name nothing
+
+
+def typed(name: str, amount: int, flag: bool, when: Annotated[str, 'x'], items: list[str], any: Any) -> None:
+    """Take things of all types."""
+
+
+PREFIXED = FunctionToolset[Any]([rm]).prefixed('disk')
+WRONG: list[tuple[ToolsetSpec, str]] = [
+    (
+        ToolsetSpec(toolset=FunctionToolset[Any]([rm]), approval_config={'rn': 'deny'}),
+        'The rule for `rn` names no tool',
+    ),
+    (ToolsetSpec(toolset=PREFIXED, approval_config={'rm': 'deny'}), 'The tools are called: `disk_rm`'),
+    (ToolsetSpec(toolset=PREFIXED.renamed({'x': 'disk_rm'}), approval_config={'rm': 'deny'}), 'are called: `x`'),
+    (ToolsetSpec(toolset=StatefulKeeper(), approval_config={'kept': 'deny'}), 'The tools are called: `keep`'),
+    (ToolsetSpec(factory=lambda context: Keeper(), approval_config={'kept': 'deny'}), 'The tools are called: `keep`'),
+    (rules(rm, pth={'*': 'deny'}), 'names no parameter of it with `pth`. Its parameters are: `path`, `mode`.'),
+    (rules(typed, amount={'3': 'deny'}), 'has patterns for `amount`, which is no text'),
+    (rules(typed, flag={'yes': 'deny'}), 'has patterns for `flag`, which is no text'),
+    (rules(typed, items={'*': 'deny'}), 'has patterns for `items`, which is no text'),
+    (rules(typed, any={'*': 'deny'}), 'has patterns for `any`, which is no text'),
+]
+
+
+@pytest.mark.parametrize(('spec', 'message'), WRONG)
+def test_rule_that_names_nothing_is_refused_when_the_agent_is_built(spec: ToolsetSpec, message: str) -> None:
+    with pytest.raises(ApprovalError) as error:
+        Runtime([AgentSpec('one', model='test', toolset_specs=[spec])])
+    assert message in str(error.value)
+    assert "The agent 'one'" in str(error.value)
+
+
+async def test_rule_for_a_tool_that_shows_when_the_toolset_is_open_is_refused_before_the_first_request() -> None:
+    server = Server({'type': 'object', 'properties': {'path': {'type': 'string'}, 'size': {'type': 'integer'}}})
+    wrong: list[tuple[Any, str]] = [
+        ({'rn': 'deny'}, 'The rule for `rn` names no tool'),
+        ({'rm': {'pth': {'*': 'deny'}}}, 'no parameter of it with `pth`'),
+        ({'rm': {'size': {'1': 'deny'}}}, 'has patterns for `size`, which is no text'),
+    ]
+    for config, message in wrong:
+        spec = ToolsetSpec(toolset=server, shared=True, approval_config=config)
+        agent = AgentSpec('one', model=script('never'), toolset_specs=[spec])
+        runtime = Runtime([agent])
+        with pytest.raises(ApprovalError) as error:
+            await runtime.run_entry(calling('one'), 'Go')
+        assert message in str(error.value)
+        assert runtime.usage.requests == 0
+
+
+async def test_rule_for_a_tool_that_is_hidden_now_is_none_that_names_nothing() -> None:
+    hidden = FunctionToolset[Any]([rm]).filtered(lambda ctx, tool: False)
+    for toolset in (hidden, Server({'type': 'object'}).filtered(lambda ctx, tool: False)):
+        spec = ToolsetSpec(toolset=toolset, shared=True, approval_config={'rm': 'deny'})
+        assert await run(spec, 'done') == 'done'
+
+
+TOOLS = """
+    from pydantic_ai import FunctionToolset
+    from support import StatefulKeeper, calling, echo
+    from toolset_first import AgentSpec, EntrySpec, ToolsetSpec
+
+    def rm(path: str, count: int = 1) -> str:
+        return path
+
+    disk = FunctionToolset([rm])
+    prefixed = FunctionToolset([rm]).prefixed('disk')
+    made = ToolsetSpec(factory=lambda context: FunctionToolset([rm]))
+    """
+
+
+@pytest.mark.parametrize(
+    ('toolsets', 'fault'),
+    [
+        ('disk: {approval: {rn: deny}}', "4: 'disk': The rule for `rn` names no tool. The tools are called: `rm`."),
+        ('made: {approval: {rn: deny}}', "4: 'made': The rule for `rn` names no tool. The tools are called: `rm`."),
+        (
+            'prefixed: {approval: {rm: deny}}',
+            "4: 'prefixed': The rule for `rm` names no tool. The tools are called: `disk_rm`.",
+        ),
+        (
+            'disk: {approval: {rm: {pat: {"*": deny}}}}',
+            "4: 'disk': The rule for `rm` names no parameter of it with `pat`.",
+        ),
+        (
+            'disk: {approval: {rm: {count: {"3": deny}}}}',
+            "4: 'disk': The rule for `rm` has patterns for `count`, which is no text.",
+        ),
+        ('disk: {approval: {rm: {path: {3: deny}}}}', "4: 'disk': The rule {'path': {3: 'deny'}} for `rm` is none."),
+        ('disk: {approval: {rm: no}}', "4: 'disk': The rule False for `rm` is none."),
+        ('disk: {approval: }', "4: 'disk': `approval` has a rule for each tool, not None."),
+        ('disk: {approval: []}', "4: 'disk': `approval` has a rule for each tool, not []."),
+        ('disk: {approval: {rm: deny, rm: allow}}', "5: The key 'rm' is there twice."),
+        ('disk: {approval: {rm: deny}}\n  disk: {}', "6: The key 'disk' is there twice."),
+        ('a: {approval: {b: deny}}', "4: 'a': The rule for `b` names no tool. The tools are called: `a`."),
+    ],
+)
+def test_rule_of_a_worker_file_that_names_nothing_has_file_and_line(toolsets: str, fault: str, write: Write) -> None:
+    folder = write(tools__py=TOOLS, bad__worker=f'---\nname: a\nmodel: test\ntoolsets:\n  {toolsets}\n---\n')
+    with pytest.raises(ProjectError) as error:
+        load_project(folder)
+    assert error.value.faults[0].startswith(f'{folder}/bad.worker:{fault}')
+
+
+def test_rule_of_a_python_file_that_names_nothing_is_refused_when_the_project_is_loaded(write: Write) -> None:
+    text = """
+    one = AgentSpec('one', model='test', toolset_specs=[ToolsetSpec(toolset=disk, approval_config={'rn': 'deny'})])
+    start = EntrySpec(ToolsetSpec(factory=calling('one').toolset_spec.factory, approval_config={'mian': 'deny'}), 'start')
+    """
+    folder = write(tools__py=TOOLS + text)
+    with pytest.raises(ProjectError) as error:
+        load_project(folder)
+    assert [fault.removeprefix(f'{folder}/tools.py, ') for fault in error.value.faults] == [
+        '`one`: The rule for `rn` names no tool. The tools are called: `rm`.',
+        '`start`: The rule for `mian` names no tool. The tools are called: `main`.',
+    ]
+
+
+# The rules of an entry
+
+
+def _echo(input: str) -> str:
+    return input
+
+
+def ruled(rule: Any) -> EntrySpec:
+    async def main(input: str, mode: str = 'force') -> str:
+        RAN.append(input)
+        return f'did {input}'
+
+    factory = entry(main).toolset_spec.factory
+    return EntrySpec(ToolsetSpec(factory=factory, approval_config={'main': rule}), 'start')
+
+
+async def test_rules_of_an_entry_are_applied() -> None:
+    asked: list[Question] = []
+
+    def ask(question: Question) -> Answer:
+        asked.append(question)
+        return Answer(len(asked) == 1, 'Not now.')
+
+    runtime = Runtime(approvals=Approvals(ask=ask))
+    assert await runtime.run_entry(ruled('allow'), 'it') == 'did it'
+    assert await runtime.run_entry(ruled('ask'), 'this') == 'did this'
+    with pytest.raises(ApprovalDenied, match=r"`main` of 'start' was denied: Not now."):
+        await runtime.run_entry(ruled('ask'), 'that')
+    with pytest.raises(ApprovalError, match="`main` of the entry 'start' is denied by its rule"):
+        await runtime.run_entry(ruled({'mode': {'force': 'deny'}}), 'this')
+    with pytest.raises(ApprovalError, match='needs approval, and nobody is there to give it'):
+        await Runtime().run_entry(ruled('ask'), 'this')
+    assert RAN == ['it', 'this']
+    assert [one.arguments['input'] for one in asked] == ['this', 'that']
+
+
+async def test_rule_of_an_entry_that_names_nothing_is_refused() -> None:
+    spec = EntrySpec(ToolsetSpec(factory=entry(_echo).toolset_spec.factory, approval_config={'mian': 'ask'}), 'start')
+    with pytest.raises(ApprovalError, match='The rule for `mian` names no tool'):
+        await Runtime().run_entry(spec, 'Go')
+
+
+async def test_result_of_a_guarded_tool_arrives_as_it_is() -> None:
+    def tell() -> ToolReturn:
+        """Tell."""
+        return ToolReturn('told', metadata={'a': 1})
+
+    spec = ToolsetSpec(toolset=FunctionToolset[Any]([tell]), approval_config={'tell': 'ask'})
+    assert await run(spec, call('tell'), approvals=Approvals('approve-all')) == 'told'
+
+
+def test_check_prints_the_rules_that_hold(write: Write) -> None:
+    text = """
+    from support import Server
+    server = ToolsetSpec(toolset=Server(), shared=True, approval_config={'rm': 'deny'})
+    broken = ToolsetSpec(toolset=Server(broken=True), shared=True, approval_config={'rm': 'deny'})
+    """
+    worker = """\
+        ---
+        name: a
+        model: test
+        entry: true
+        toolsets:
+          disk: {approval: {rm: {path: {"secret*": deny}}}}
+          b: {}
+        ---
+        """
+    folder = write(
+        tools__py=TOOLS + text,
+        a__worker=worker,
+        b__worker='---\nname: b\nmodel: test\ntoolsets: [server]\n---\n',
+        c__worker='---\nname: c\nmodel: test\ntoolsets: [broken]\n---\n',
+    )
+    done = CliRunner().invoke(app, ['check', str(folder)])
+    assert done.exit_code == 0
+    assert done.stdout.partition('Rules of')[2] == (
+        """ 'a':
+- rm: {"path": {"secret*": "deny"}}
+- b: allow (no rule)
+Rules of 'b':
+- rm: deny
+- list: allow (no rule)
+Rules of 'c':
+- rm: deny (not checked, since it could not be opened: ConnectionError: It is down.)
+"""
+    )
+
+
+def test_check_refuses_a_rule_that_names_nothing_in_a_toolset_that_has_to_be_opened(write: Write) -> None:
+    text = """
+    from support import Server
+    server = ToolsetSpec(toolset=Server(), shared=True, approval_config={'rn': 'deny'})
+    """
+    worker = '---\nname: a\nmodel: test\nentry: true\ntoolsets: [server]\n---\n'
+    done = CliRunner().invoke(app, ['check', str(write(tools__py=TOOLS + text, a__worker=worker))])
+    assert (done.exit_code, done.stdout) == (1, '')
+    assert done.stderr == "error: 'a': The rule for `rn` names no tool. The tools are called: `rm`, `list`.\n"

@@ -1,0 +1,272 @@
+"""What a terminal shows: all that is approved, nothing that could deceive, and one line when it is interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from conftest import Write
+from toolset_first.cli import app
+from toolset_first.texts import visible
+from typer.testing import CliRunner, Result
+
+TOOLS = """
+    import os
+    from pydantic_ai import FunctionToolset
+    from pydantic_ai.models.function import FunctionModel
+    from pydantic_ai import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+    from toolset_first import ToolsetSpec
+
+    class Shell(FunctionToolset):
+        stateful = True
+
+        def __init__(self):
+            super().__init__([self.sh])
+
+        def copy(self):
+            return Shell()
+
+        async def sh(self, command: str, when: str = 'now') -> str:
+            return 'ran'
+
+        async def __aexit__(self, kind, error, trace):
+            print(f'exited with {kind and kind.__name__}', flush=True)
+
+    async def respond(messages, info):
+        if isinstance(messages[-1].parts[-1], ToolReturnPart):
+            return ModelResponse([TextPart(os.environ.get('SAID', 'done'))])
+        return ModelResponse([ToolCallPart('sh', {'command': os.environ.get('COMMAND', 'ls')})])
+
+    model = FunctionModel(respond)
+    shell_tools = ToolsetSpec(toolset=Shell(), approval_config={'sh': 'ask'})
+    """
+WORKER = '---\nname: a\nmodel: tools.py:model\nentry: true\ntoolsets: [shell_tools]\n---\n'
+PROGRAM = [sys.executable, '-c', 'from toolset_first.cli import main; main()']
+
+
+@pytest.fixture
+def folder(write: Write) -> Path:
+    """A project whose agent runs a command."""
+    return write(tools__py=TOOLS, a__worker=WORKER)
+
+
+def run(folder: Path, *arguments: str, input: str = '', **environment: str) -> Result:
+    return CliRunner().invoke(app, ['run', str(folder), 'Go', *arguments], input=input, env=environment)
+
+
+def test_argument_is_shown_in_full_however_long_it_is(folder: Path) -> None:
+    command = f'echo {"x" * 3000}; rm -rf {"y" * 50_000} THE-END'
+    done = run(folder, input='n\n', COMMAND=command)
+    shown = done.stderr.partition('wants to call sh\n')[2].partition('Allow it?')[0]
+    lines = [line.removeprefix('  │ ') for line in shown.splitlines() if line.startswith('  │ ')]
+    assert json.loads(''.join(lines)) == command
+    assert f'command = ⟪ {len(command):,} characters, folded to {len(lines)} lines' in shown
+    assert f'⚠ {len(command):,} characters are above: read them all' in shown
+    assert '  when = "now"\n' in shown
+
+
+def test_short_arguments_are_on_one_line(folder: Path) -> None:
+    done = run(folder, input='n\n', COMMAND='ls "a b"')
+    assert 'a wants to call sh\n  command = "ls \\"a b\\""\n  when = "now"\nAllow it? ' in done.stderr
+
+
+DECEIVING = 'a\x1b[2K\x1b]0;title\x07\r\u202erm\u2066\u200b\u2028b\x9b\x00'
+
+
+def test_nothing_of_a_model_moves_the_cursor_or_turns_the_text(folder: Path, write: Write) -> None:
+    write(tools__py=TOOLS.replace("os.environ.get('COMMAND', 'ls')", ascii(DECEIVING)))
+    done = run(folder, input='n\n')
+    assert not [one for one in DECEIVING if not one.isprintable() and one in done.stderr]
+    assert r'\u001b' in done.stderr
+    assert r'\u202e' in done.stderr
+    assert r'\u200b' in done.stderr
+
+
+def test_fold_can_not_be_forged(folder: Path) -> None:
+    command = 'x' * 200 + '\n  ⟫ the end of these\nAllow it? '
+    done = run(folder, input='n\n', COMMAND=command)
+    assert done.stderr.count('\n  ⟫ the end of these\n') == 1
+    assert done.stderr.count('\nAllow it? ') == 1
+
+
+def test_event_that_is_cut_says_how_much_there_is(folder: Path) -> None:
+    done = run(folder, '--approve-all', COMMAND='x' * 5000)
+    line = next(one for one in done.stderr.splitlines() if one.startswith('  → sh '))
+    assert '⟪… 4,8' in line
+    assert 'more characters …⟫' in line
+
+
+def test_error_is_escaped(folder: Path, write: Write) -> None:
+    write(bad__py='raise ValueError("\\x1b[2J\\u202e")')
+    for arguments in ([], ['--debug']):
+        done = run(folder, *arguments)
+        assert '\x1b' not in done.stderr
+        assert '\u202e' not in done.stderr
+        assert r'\x1b[2J\u202e' in done.stderr
+
+
+def test_check_is_escaped(write: Write) -> None:
+    worker = '---\nname: "a\\e[2Jb"\nmodel: test\nentry: true\n---\n'
+    done = CliRunner().invoke(app, ['check', str(write(a__worker=worker))])
+    assert done.exit_code == 0
+    assert '\x1b' not in done.stdout
+    assert r'\x1b[2J' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ('text', 'plain', 'strict'),
+    [
+        ('Grüße, 日本\n', 'Grüße, 日本\n', r'Grüße, 日本\n'),
+        ('a\u202eb', r'a\u202eb', r'a\u202eb'),
+        ('a\x9bb', r'a\x9bb', r'a\x9bb'),
+        ('👩\u200d💻', '👩\u200d💻', '👩\\u200d💻'),
+        ('a\u00a0b', 'a\u00a0b', r'a\xa0b'),
+        ('\ud800', r'\ud800', r'\ud800'),
+        ('a\U000e0041', 'a\U000e0041', r'a\U000e0041'),
+    ],
+)
+def test_visible_escapes_what_deceives(text: str, plain: str, strict: str) -> None:
+    assert visible(text, keep='\n') == plain
+    assert visible(text, strict=True) == strict
+
+
+def on_a_terminal(folder: Path, *arguments: str, **environment: str) -> str:
+    """Return what a terminal shows, with nobody at it."""
+    outside, inside = pty.openpty()
+    command = [*PROGRAM, 'run', str(folder), 'Go', *arguments]
+    environ = {**os.environ, 'TERM': 'dumb', **environment}
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=inside, stderr=inside, env=environ)
+    os.close(inside)
+    shown = b''.join(_pieces(outside))
+    os.close(outside)
+    process.wait()
+    return shown.decode().replace('\r\n', '\n')
+
+
+def _pieces(file: int) -> Iterator[bytes]:
+    while True:
+        try:
+            piece = os.read(file, 4096)
+        except OSError:  # the other end is closed
+            return
+        if not piece:
+            return
+        yield piece
+
+
+def test_result_is_escaped_on_a_terminal_and_left_alone_in_a_file(folder: Path) -> None:
+    said = 'a\u202eb\x1b[2Jc\nd'
+    assert 'a\\u202eb\\x1b[2Jc\nd\n' in on_a_terminal(folder, '--approve-all', SAID=said)
+    assert f'{said}\n' in run(folder, '--approve-all', SAID=said).stdout
+
+
+STREAMING = dedent(TOOLS) + dedent(
+    """
+    async def stream(messages, info):
+        for piece in ('one ', 'two\\x1b ', 'three'):
+            yield piece
+
+    streaming = FunctionModel(respond, stream_function=stream)
+    """
+)
+
+
+def test_text_is_streamed_while_it_is_written_and_told_once(write: Write) -> None:
+    folder = write(tools__py=STREAMING, a__worker=WORKER.replace(':model', ':streaming'))
+    done = run(folder, '--stream')
+    assert done.stderr == '  ▶ a: Go\n  ✎ a: one two\\x1b three\n'
+    assert done.stdout.endswith('one two\x1b three\n')
+    shown = on_a_terminal(folder, '--stream')
+    assert shown.count('one two\\x1b three\n') == 1
+
+
+def test_model_that_can_not_stream_is_shown_as_ever(folder: Path) -> None:
+    done = run(folder, '--stream', '--approve-all')
+    assert done.exit_code == 0
+    assert done.stdout.endswith('done\n')
+
+
+def interrupted(folder: Path, *arguments: str, at: str) -> tuple[int, str, str]:
+    """Interrupt a run when it has written something to stderr, and return its exit status, its output and its errors after that."""
+    process = subprocess.Popen(
+        [*PROGRAM, 'run', str(folder), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    seen = b''
+    while at.encode() not in seen:
+        piece = os.read(process.stderr.fileno(), 4096)
+        assert piece, seen
+        seen += piece
+    process.send_signal(signal.SIGINT)
+    out, rest = process.communicate()
+    return process.returncode, out.decode(), rest.decode()
+
+
+QUESTION = 'Allow it? [y]es, [a]lways for this very call, [N]o: '
+
+
+@pytest.mark.parametrize('arguments', [['Go'], ['Go', '--chat']], ids=['run', 'chat'])
+def test_interrupt_at_an_approval_is_one_line_and_toolsets_are_exited(folder: Path, arguments: list[str]) -> None:
+    status, out, rest = interrupted(folder, *arguments, at=QUESTION)
+    assert (status, out, rest) == (130, 'exited with CancelledError\n', '\ninterrupted\n')
+
+
+def test_interrupt_at_the_prompt_of_a_chat_is_one_line(folder: Path) -> None:
+    status, out, rest = interrupted(folder, '--chat', at='> ')
+    assert (status, out, rest) == (130, '', '\ninterrupted\n')
+
+
+def test_interrupt_while_a_model_answers_is_one_line(write: Write) -> None:
+    slow = TOOLS.replace(
+        '        if isinstance(messages[-1]',
+        "        import asyncio, sys\n        print('asked', file=sys.stderr, flush=True)\n        await asyncio.sleep(600)\n        if isinstance(messages[-1]",
+    )
+    folder = write(tools__py=slow, a__worker=WORKER)
+    status, out, rest = interrupted(folder, 'Go', at='asked\n')
+    assert (status, out, rest) == (130, 'exited with CancelledError\n', 'interrupted\n')
+
+
+def test_interrupt_while_sub_agents_ask_is_one_line(write: Write) -> None:
+    tools = dedent(TOOLS) + dedent(
+        """
+        async def delegate(messages, info):
+            if isinstance(messages[-1].parts[-1], ToolReturnPart):
+                return ModelResponse([TextPart('done')])
+            return ModelResponse([ToolCallPart('a', {'input': 'x'}), ToolCallPart('a', {'input': 'y'})])
+
+        delegating = FunctionModel(delegate)
+        """
+    )
+    folder = write(
+        tools__py=tools,
+        a__worker=WORKER.replace('entry: true\n', ''),
+        b__worker='---\nname: boss\nmodel: tools.py:delegating\nentry: true\ntoolsets: [a, shell_tools]\n---\n',
+    )
+    status, out, rest = interrupted(folder, 'Go', at=QUESTION)
+    assert (status, rest) == (130, '\ninterrupted\n')
+    assert set(out.splitlines()) == {'exited with CancelledError'}
+
+
+def test_empty_input_is_an_error(folder: Path) -> None:
+    for arguments in (['run', str(folder), ''], ['run', str(folder), '  \n'], ['run', str(folder)]):
+        done = CliRunner().invoke(app, arguments)
+        assert (done.exit_code, done.stderr) == (1, 'error: The input is empty. Say what is to be done.\n')
+
+
+def test_input_in_another_encoding_is_an_error(folder: Path) -> None:
+    command = [*PROGRAM, 'run', str(folder)]
+    environment: Any = {**os.environ, 'PYTHONIOENCODING': 'utf-8'}
+    done = subprocess.run(command, input='Grüße'.encode('latin-1'), capture_output=True, check=False, env=environment)
+    assert (done.returncode, done.stderr.decode()) == (1, 'error: The input on stdin is not in UTF-8 (byte 3).\n')

@@ -1,0 +1,390 @@
+"""Toolsets that are ready to use, plain functions as tools, a default model, and streamed texts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Write
+from pydantic_ai import FunctionToolset, ModelResponse, RunContext, TextPart, Tool
+from pydantic_ai.models.function import FunctionModel
+from support import call, calling, echo, script
+from toolset_first import (
+    AgentSpec,
+    Answer,
+    Approvals,
+    CallEvent,
+    CallRuntime,
+    ProjectError,
+    Question,
+    Runtime,
+    ToolsetFirstError,
+    ToolsetSpec,
+    files,
+    load_project,
+    shell,
+)
+from toolset_first.cli import app
+from typer.testing import CliRunner
+
+
+class Yes:
+    """Someone who approves all, and notes what they were asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, question: Question) -> Answer:
+        self.asked.append(question.tool)
+        return Answer(True)
+
+
+async def use(spec: ToolsetSpec, folder: Path, *steps: Any, ask: Yes | None = None) -> list[str]:
+    """Return what each call of a tool returned, or said that was wrong."""
+    said: list[str] = []
+
+    def tell(event: CallEvent) -> None:
+        if event.kind == 'result':
+            said.append(event.text)
+
+    agent = AgentSpec('one', model=script(*steps, 'done'), toolset_specs=[spec])
+    runtime = Runtime([agent], folder=folder, approvals=Approvals(ask=ask or Yes()), on_event=tell)
+    await runtime.run_entry(calling('one'), 'Go')
+    return said
+
+
+# Files
+
+
+async def test_files_are_listed_and_read(tmp_path: Path) -> None:
+    (tmp_path / 'docs').mkdir()
+    (tmp_path / 'docs' / 'a.md').write_text('Grüße', 'utf-8')
+    (tmp_path / 'b.txt').write_text('0123456789')
+    (tmp_path / '.env').write_text('secret')
+    ask = Yes()
+    assert await use(
+        files(),
+        tmp_path,
+        call('list_files'),
+        call('list_files', pattern='*.txt'),
+        call('read_file', path='docs/a.md'),
+        call('read_file', path='b.txt', offset=2, max_chars=3),
+        ask=ask,
+    ) == [
+        'b.txt\ndocs/a.md',
+        'b.txt',
+        'Grüße',
+        '234\n… 5 more characters: go on with offset=5.',
+    ]
+    assert ask.asked == []
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'message'),
+    [
+        ({'path': '../outside'}, 'is outside of the project'),
+        ({'path': '/etc/hostname'}, 'is outside of the project'),
+        ({'path': 'link'}, 'is outside of the project'),
+        ({'path': '.env'}, 'is hidden'),
+        ({'path': 'missing'}, 'is not in'),
+        ({'path': 'folder'}, 'is no regular file'),
+        ({'path': 'large'}, 'has 101 bytes, and 100 is the limit'),
+        ({'path': 'binary'}, 'is not in UTF-8'),
+        ({'path': 'a\0'}, 'is no name of a file'),
+    ],
+)
+async def test_files_are_read_within_limits(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
+    (tmp_path / 'outside').write_text('outside')
+    (root := tmp_path / 'root').mkdir()
+    (root / 'folder').mkdir()
+    (root / 'link').symlink_to(tmp_path / 'outside')
+    for name, content in (('.env', b'x'), ('large', b'x' * 101), ('small', b'x'), ('binary', b'a\xfd')):
+        (root / name).write_bytes(content)
+    (said,) = await use(files(root='root', max_bytes=100), tmp_path, call('read_file', **arguments))
+    assert message in said
+
+
+async def test_files_list_nothing_from_outside_and_no_more_than_asked_for(tmp_path: Path) -> None:
+    (tmp_path / 'outside').mkdir()
+    (tmp_path / 'outside' / 'x').write_text('x')
+    (root := tmp_path / 'root').mkdir()
+    for number in range(5):
+        (root / f'{number}').write_text('x')
+    (root / 'link').symlink_to(tmp_path / 'outside')
+    said = await use(
+        files(root='root', max_files=3),
+        tmp_path,
+        call('list_files'),
+        call('list_files', pattern='../*/*'),
+        call('list_files', pattern='link/*'),
+        call('list_files', pattern='/etc/*'),
+    )
+    assert said[0] == '0\n1\n2\n… and 2 more: name a narrower pattern.'
+    assert 'outside' not in said[1]
+    assert said[2] == 'no files'
+    assert 'is no pattern' in said[3]
+
+
+async def test_files_are_written_after_someone_was_asked(tmp_path: Path) -> None:
+    ask = Yes()
+    said = await use(
+        files(write=True),
+        tmp_path,
+        call('write_file', path='new/a.txt', content='one two'),
+        call('edit_file', path='new/a.txt', old='two', new='three'),
+        call('edit_file', path='new/a.txt', old='four', new='five'),
+        call('write_file', path='../b.txt', content='x'),
+        call('write_file', path='.env', content='x'),
+        ask=ask,
+    )
+    assert (tmp_path / 'new' / 'a.txt').read_text() == 'one three'
+    assert said[:2] == ['Wrote 7 characters to "new/a.txt".', 'Wrote 9 characters to "new/a.txt".']
+    assert ['0 times' in said[2], 'outside' in said[3], 'hidden' in said[4]] == [True] * 3
+    assert not (tmp_path.parent / 'b.txt').exists()
+    assert ask.asked == ['write_file', 'edit_file', 'edit_file', 'write_file', 'write_file']
+
+
+async def test_files_can_not_be_written_unless_that_is_allowed(tmp_path: Path) -> None:
+    (said,) = await use(files(), tmp_path, call('write_file', path='a', content='x'))
+    assert 'write_file' in said
+    assert list(tmp_path.iterdir()) == []
+
+
+# Commands
+
+
+async def test_shell_runs_a_command_in_the_folder_after_someone_was_asked(tmp_path: Path) -> None:
+    (tmp_path / 'a.txt').write_text('x')
+    ask = Yes()
+    assert await use(shell(), tmp_path, call('run', command='ls -1'), ask=ask) == ['a.txt\n(exit status 0)']
+    assert ask.asked == ['run']
+
+
+@pytest.mark.parametrize(
+    ('command', 'said'),
+    [
+        ('false', '(exit status 1)'),
+        ('no-such-command', 'There is no command "no-such-command".'),
+        ('', 'The command is empty.'),
+        ("echo 'unclosed", 'The command cannot be read: No closing quotation.'),
+        ('echo a | cat', 'There is no shell, and the command has "|".'),
+        ('echo a > b', 'There is no shell, and the command has ">".'),
+        ('echo $HOME', 'There is no shell, and the command has "$".'),
+        ('echo a; rm b', 'There is no shell, and the command has ";".'),
+        ('echo `id`', 'There is no shell, and the command has "`".'),
+        ('echo a\nrm b', 'There is no shell, and the command has "\\n".'),
+        ('echo "a b"  c', 'a b c\n(exit status 0)'),
+    ],
+)
+async def test_shell_says_what_is_wrong_with_a_command(command: str, said: str, tmp_path: Path) -> None:
+    (found,) = await use(shell(), tmp_path, call('run', command=command))
+    assert said in found
+
+
+async def test_shell_ends_what_takes_too_long_with_all_that_it_has_started(tmp_path: Path) -> None:
+    code = 'import subprocess, sys, time; subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]); print("on", flush=True); time.sleep(600)'
+    (tmp_path / 'slow.py').write_text(code)
+    (said,) = await use(shell(timeout=5), tmp_path, call('run', command=f'{sys.executable} slow.py'))
+    assert said == 'on\n(exit status none: ended after 5 seconds)'
+
+
+async def test_shell_cuts_what_a_command_prints(tmp_path: Path) -> None:
+    (tmp_path / 'much.py').write_text('print("x" * 1_000_000)')
+    (said,) = await use(shell(max_chars=100), tmp_path, call('run', command=f'{sys.executable} much.py'))
+    assert said == f'{"x" * 100}\n… cut: the command printed 1,000,001 bytes.\n(exit status 0)'
+
+
+async def test_shell_passes_no_keys_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('OPENAI_API_KEY', 'secret')
+    monkeypatch.setenv('WANTED', 'yes')
+    (said,) = await use(shell(environment=['WANTED']), tmp_path, call('run', command='env'))
+    assert 'secret' not in said
+    assert 'WANTED=yes' in said
+
+
+@pytest.mark.parametrize(
+    ('command', 'asked', 'ran'),
+    [
+        ('git --version', 0, True),
+        ('git  "--version"', 0, True),
+        ('git status', 1, True),
+        ('gitk --version', 1, False),
+        ('rm -rf x', 0, False),
+    ],
+)
+async def test_shell_rules_are_for_the_words_that_a_command_begins_with(
+    command: str, asked: int, ran: bool, tmp_path: Path
+) -> None:
+    ask = Yes()
+    spec = shell(commands={'git --version': 'allow', 'rm': 'deny'})
+    (said,) = await use(spec, tmp_path, call('run', command=command), ask=ask)
+    assert len(ask.asked) == asked
+    assert ('exit status' in said) == ran
+
+
+def test_toolsets_that_are_ready_are_named_in_worker_files(write: Write) -> None:
+    worker = """\
+        ---
+        name: a
+        model: test
+        entry: true
+        toolsets:
+          files: {root: docs, write: true, approval: {write_file: allow}}
+          shell: {commands: {git status: allow}, default: deny}
+        ---
+        """
+    (spec,) = load_project(write(a__worker=worker)).agents
+    assert [sorted(one.rules) for one in spec.toolset_specs] == [['edit_file', 'write_file'], ['run']]
+    done = CliRunner().invoke(app, ['check', str(write())])
+    assert done.exit_code == 0
+    for line in ('list_files: allow (no rule)', 'write_file: allow', 'edit_file: ask', 'run: what `shell'):
+        assert f'- {line}' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ('options', 'fault'),
+    [
+        ('files: {rot: x}', "'files': files() got an unexpected keyword argument 'rot'"),
+        ('files: {write: 1}', "'files': `write` of `files` cannot be 1."),
+        ('files: {max_bytes: many}', "'files': `max_bytes` of `files` cannot be 'many'."),
+        ('shell: {commands: {ls: yes}}', "'shell': 'ls': True is no rule for a command."),
+        ('shell: {approval: {rn: deny}}', "'shell': The rule for `rn` names no tool. The tools are called: `run`."),
+    ],
+)
+def test_wrong_options_of_toolsets_that_are_ready_have_file_and_line(options: str, fault: str, write: Write) -> None:
+    folder = write(a__worker=f'---\nname: a\nmodel: test\nentry: true\ntoolsets:\n  {options}\n---\n')
+    with pytest.raises(ProjectError) as error:
+        load_project(folder)
+    assert error.value.faults[0].startswith(f'{folder}/a.worker:5: {fault}')
+
+
+async def test_toolset_of_the_project_takes_the_place_of_one_that_is_ready(write: Write) -> None:
+    folder = write(
+        tools__py='from support import Keeper\nfiles = Keeper()',
+        a__worker='---\nname: a\nmodel: test\nentry: true\ntoolsets: [files]\n---\n',
+    )
+    (spec,) = load_project(folder).agents
+    assert type(spec.toolset_specs[0].toolset).__name__ == 'Keeper'
+
+
+# Functions
+
+
+def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+async def depth(ctx: RunContext[CallRuntime]) -> int:
+    """Tell how deep this is."""
+    return ctx.deps.frame.depth
+
+
+async def test_plain_functions_are_tools() -> None:
+    spec = ToolsetSpec(functions=[double, Tool(depth, name='deep')], approval_config={'double': 'ask'})
+    agent = AgentSpec('one', model=script([call('double', number=4), call('deep')]), toolset_specs=[spec])
+    ask = Yes()
+    said = await Runtime([agent], approvals=Approvals(ask=ask)).run_entry(calling('one'), 'Go')
+    assert sorted(said.split(', ')) == ['1', '8']
+    assert ask.asked == ['double']
+
+
+def test_functions_and_a_toolset_exclude_each_other() -> None:
+    with pytest.raises(TypeError, match='either a `toolset` or `functions`'):
+        ToolsetSpec(toolset=FunctionToolset[Any](), functions=[double])
+    with pytest.raises(TypeError, match='either a `factory` or a `toolset`'):
+        ToolsetSpec(factory=lambda context: None, functions=[double])
+
+
+FUNCTIONS = """
+    from support import call, script
+
+    def double(number: int) -> int:
+        return 2 * number
+
+    def half(number: int) -> int:
+        return number // 2
+
+    model = script(call('double', number=4), call('half', number=4))
+    """
+
+
+async def test_functions_of_a_project_are_tools_with_rules(write: Write) -> None:
+    folder = write(
+        {'sub/more.py': 'def half(number: int) -> int:\n    return number // 2\n'},
+        tools__py=FUNCTIONS,
+        a__worker='---\nname: a\nmodel: tools.py:model\nentry: true\ntools:\n  double: ask\n  sub/more.py:half:\n---\n',
+    )
+    project = load_project(folder)
+    ask = Yes()
+    assert await Runtime(project.agents, approvals=Approvals(ask=ask)).run_entry(project.entry, 'Go') == '2'
+    assert ask.asked == ['double']
+
+
+@pytest.mark.parametrize(
+    ('tools', 'fault'),
+    [
+        ('[triple]', "There is no function 'triple'. There are: double, half."),
+        ('[double, double]', "'double' is there twice. Leave one of the two out."),
+        ('{double: maybe}', "The rule 'maybe' for `double` is none."),
+        ('{double: {number: {"3": deny}}}', 'The rule for `double` has patterns for `number`, which is no text.'),
+        ('["tools.py:model"]', '`tools.py` has no function `model`'),
+    ],
+)
+def test_wrong_functions_have_file_and_line(tools: str, fault: str, write: Write) -> None:
+    folder = write(tools__py=FUNCTIONS, a__worker=f'---\nname: a\nmodel: test\ntools: {tools}\n---\n')
+    with pytest.raises(ProjectError) as error:
+        load_project(folder)
+    assert error.value.faults[0].startswith(f'{folder}/a.worker:4: {fault}')
+
+
+# The default model, and streams
+
+
+def test_model_of_the_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('TOOLSET_FIRST_MODEL', 'test')
+    assert getattr(Runtime([AgentSpec('one')]).built('one')[1].model, 'model_name', 'test') == 'test'
+    named = Runtime([AgentSpec('one', model=echo())]).built('one')[1].model
+    assert getattr(named, 'model_name', None) == 'echo'
+    monkeypatch.delenv('TOOLSET_FIRST_MODEL')
+    with pytest.raises(ToolsetFirstError, match='as with `TOOLSET_FIRST_MODEL`'):
+        Runtime([AgentSpec('one')])
+
+
+async def test_texts_are_told_of_piece_by_piece() -> None:
+    async def stream(messages: Any, info: Any) -> AsyncIterator[str]:
+        for piece in ('one ', 'two'):
+            yield piece
+
+    async def respond(messages: Any, info: Any) -> ModelResponse:
+        return ModelResponse([TextPart('at once')])
+
+    for model, pieces in (
+        (FunctionModel(stream_function=stream), ['one ', 'two']),
+        (FunctionModel(respond), []),
+    ):
+        told: list[CallEvent] = []
+        runtime = Runtime([AgentSpec('one', model=model)], stream=True, on_event=told.append)
+        said = await runtime.run_entry(calling('one'), 'Go')
+        assert [one.text for one in told if one.kind == 'delta' and one.text] == pieces
+        assert [one.text for one in told if one.kind == 'text'] == [said]
+
+
+async def test_streamed_run_calls_tools_and_asks() -> None:
+    from pydantic_ai.models.function import DeltaToolCall
+
+    async def stream(messages: Any, info: Any) -> AsyncIterator[Any]:
+        if len(messages) == 1:
+            yield {0: DeltaToolCall(name='double', json_args='{"number": 4}')}
+        else:
+            yield f'It is {messages[-1].parts[0].content}.'
+
+    ask = Yes()
+    spec = ToolsetSpec(functions=[double], approval_config={'double': 'ask'})
+    agent = AgentSpec('one', model=FunctionModel(stream_function=stream), toolset_specs=[spec])
+    runtime = Runtime([agent], stream=True, approvals=Approvals(ask=ask), on_event=lambda event: None)
+    assert await runtime.run_entry(calling('one'), 'Go') == 'It is 8.'
+    assert ask.asked == ['double']
