@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from pydantic_ai import RunContext
 from pydantic_ai.models.function import FunctionModel
-from support import Log, StatefulKeeper, call, calling, entry, script, scripts
+from support import Keeper, Log, StatefulKeeper, call, calling, entry, script, scripts
 from toolset_first import (
     AgentSpec,
     Answer,
     ApprovalError,
     Approvals,
     CallRuntime,
+    EntrySpec,
     Question,
     Runtime,
     ToolsetSpec,
@@ -138,6 +139,28 @@ async def test_p05_agents_that_agents_call_keep_nothing_from_turn_to_turn() -> N
     )
     async with Runtime().create_scope(calling(outer), chat=True) as scope:
         assert [await scope.run_turn(text) for text in 'ab'] == ['["x"]', '["x"]']
+
+
+def test_p05_chat_names_the_stateful_instances_of_the_agents_that_may_be_first() -> None:
+    one, other, shared = StatefulKeeper(), StatefulKeeper(), StatefulKeeper()
+    specs = [
+        ToolsetSpec(toolset=one.prefixed('a').filtered(lambda ctx, tool: True)),
+        ToolsetSpec(toolset=Keeper()),
+        ToolsetSpec(toolset=shared.prefixed('b'), shared=True),
+        ToolsetSpec(factory=lambda context: StatefulKeeper()),
+    ]
+    first = AgentSpec('first', model='test', toolset_specs=specs)
+    second = AgentSpec('second', model='test', toolset_specs=[ToolsetSpec(toolset=other)])
+
+    def named(runtime: Runtime, spec: EntrySpec) -> list[Any]:
+        kept = runtime.create_scope(spec, chat=True).runtime.kept
+        return kept.toolsets if kept else []
+
+    runtime = Runtime([first, second])
+    assert named(runtime, EntrySpec(agent_as_toolset(first), 'start')) == [one]
+    assert named(runtime, EntrySpec(agent_as_toolset('second'), 'start')) == [other]
+    assert named(runtime, calling('first')) == [one, other]
+    assert named(Runtime([first], isolation='isolate'), calling('first')) == []
 
 
 class Failing(StatefulKeeper):

@@ -265,7 +265,9 @@ class Runtime:
             EntryError: The tools aren't exactly `main`. If that shows only when the toolset is open, then opening raises it.
         """
         frame = CallFrame(entry.name, messages=list(history))
-        kept = Kept([one for spec in self._first(entry) for one in spec.toolset_specs]) if chat else None
+        # Isolated, instances are replaced by what makes fresh ones, of which a chat keeps none.
+        first = () if self.isolation == 'isolate' else self._first(entry)
+        kept = Kept([one for spec in first for one in spec.toolset_specs]) if chat else None
         return CallScope(entry, CallRuntime(self, frame, Turn(), kept))
 
     def _first(self, entry: EntrySpec) -> Sequence[AgentSpec]:
