@@ -106,7 +106,7 @@ def _fields(value: Any) -> Mapping[str, Any]:
     """Return the fields of a model, a dataclass or a dict, and none of anything else."""
     if isinstance(value, Mapping):
         return cast('Mapping[str, Any]', value)
-    kind: type[Any] = type(value)
+    kind: Any = cast(Any, type)(value)
     names: Mapping[str, Any] = getattr(kind, 'model_fields', None) or getattr(kind, '__dataclass_fields__', {})
     return {name: getattr(value, name) for name in names}
 
@@ -148,7 +148,7 @@ def check_rules(rules: Mapping[str, Rule], tools: Mapping[str, Mapping[str, Any]
                 known = ', '.join(f'`{name}`' for name in tools) or 'none'
                 faults.append(f'The rule for `{tool}` names no tool. The tools are called: {known}.')
         elif isinstance(rule, Mapping):
-            faults.extend(_argument_faults(tool, rule, tools[tool]))
+            faults.extend(_argument_faults(tool, cast('Mapping[str, Any]', rule), tools[tool]))
     if faults:
         raise ApprovalError('\n'.join(faults))
 
