@@ -38,7 +38,7 @@ async def test_killed_worker_with_a_transaction_leaves_nothing_in_the_database(
         finally:
             worker.kill()
             await worker.wait()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while (open_ := await connections(database, name)) and time.monotonic() < deadline:
             await asyncio.sleep(0.05)
         row.update(runs=1, faults=1, connections=open_)

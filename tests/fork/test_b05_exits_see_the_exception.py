@@ -197,9 +197,12 @@ async def test_b05_exit_after_cancellation_gets_it(
 
 async def test_b05_exit_after_timeout_gets_the_cancellation():
     journal = Journal()
-    agent = Agent(scripted(['hanging']), toolsets=[Session('toolset', journal), Hanging('hanging', Journal())])
+    hanging = Hanging('hanging', Journal())
+    agent = Agent(scripted(['hanging']), toolsets=[Session('toolset', journal), hanging])
+    task = asyncio.ensure_future(agent.run('go'))
+    await wait_until(lambda: hanging.journal.of('call'))
     with pytest.raises(asyncio.TimeoutError):
-        await asyncio.wait_for(agent.run('go'), 0.05)
+        await asyncio.wait_for(task, 0.01)
     assert journal.exit_of('toolset')[0] is asyncio.CancelledError
 
 

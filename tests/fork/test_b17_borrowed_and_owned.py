@@ -220,29 +220,38 @@ async def test_b17_entry_of_an_own_toolset_that_fails_exits_what_the_sub_agent_h
 async def test_b17_cancelled_sub_agent_exits_its_own_and_leaves_the_borrowed():
     class Hangs(Server):
         async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
+            hanging.set()
             await asyncio.Event().wait()
 
     async def limited(value: str) -> str:
-        with anyio.move_on_after(0.3):
+        async def cancel() -> None:
+            await hanging.wait()
+            scope.cancel()
+
+        with anyio.CancelScope() as scope:
+            cancelling = asyncio.ensure_future(cancel())
             return await run_as('child', child)
+        await cancelling
         return 'too slow'
 
     async def timed(value: str) -> str:
+        task = asyncio.ensure_future(run_as('child', child))
+        await hanging.wait()
         try:
-            return await asyncio.wait_for(run_as('child', child), 0.3)
+            return await asyncio.wait_for(task, 0.01)
         except asyncio.TimeoutError:
             return 'too slow'
 
     async def cancelled(value: str) -> str:
         task = asyncio.ensure_future(run_as('child', child))
-        await asyncio.sleep(0.3)
+        await hanging.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         return 'too slow'
 
     for tool in (limited, timed, cancelled):
-        journal = Journal()
+        journal, hanging = Journal(), asyncio.Event()
         notes, shared = Notes('t', journal, answer=fresh), Notes('u', journal)
         child = calling(['t', 'u'], ['hangs'], toolsets=[notes, shared, Hangs('hangs', Journal())])
         toolsets = [notes, shared, FunctionToolset[Any]([tool])]

@@ -136,7 +136,7 @@ async def test_b18_shared_factory_works_in_threads(factory: Any, place: Any):
     runs = [f'run{number}' for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
         futures = [pool.submit(contextvars.Context().run, work, run) for run in runs]
-        outputs = await asyncio.wait_for(asyncio.gather(*map(asyncio.wrap_future, futures)), 20)
+        outputs = await asyncio.wait_for(asyncio.gather(*map(asyncio.wrap_future, futures)), 300)
     assert outputs == [['done'] * 3] * 8
     assert len(journal.of('enter')) == len(journal.of('exit'))
     for event in journal.of('call'):

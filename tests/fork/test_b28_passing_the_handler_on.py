@@ -35,7 +35,7 @@ async def test_b28_a_tool_passes_the_handler_on(method: str):
     tools, handler = Tools(), Handler(answer_all)
     child = agent_of(tools, ['delete', 'send'])
     parent = delegating(child, ['pass_on'], method)
-    result = await asyncio.wait_for(parent.run('go', deferred_tool_handler=handler), 20)
+    result = await asyncio.wait_for(parent.run('go', deferred_tool_handler=handler), 300)
     assert returned(result.all_messages()) == {'pass_on': 'all done'}
     assert handler.asked == [['delete', 'send']]
     assert tools.done == ['delete']
@@ -46,7 +46,7 @@ async def test_b28_a_child_without_one_approves_nothing_and_does_not_hang(method
     tools, handler = Tools(), Handler(answer_all)
     child = agent_of(tools, ['delete', 'send'], output_type=OUTPUTS)
     parent = delegating(child, ['keep'], method, deferred_tool_handler=handler)
-    result = await asyncio.wait_for(parent.run('go'), 20)
+    result = await asyncio.wait_for(parent.run('go'), 300)
     assert returned(result.all_messages()) == {'keep': 'left over'}
     assert (handler.asked, tools.done) == ([], [])
 

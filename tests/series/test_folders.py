@@ -32,7 +32,7 @@ def start(line: Line, *verb: str) -> subprocess.Popen[str]:
 
 def test_four_verbs_at_once_on_a_cold_cache_work_or_say_who_is_at_work(uncached: Line, user: User) -> None:
     running = [start(uncached, *verb) for verb in VERBS]
-    ended = [(*process.communicate(timeout=120), process.returncode) for process in running]
+    ended = [(*process.communicate(timeout=600), process.returncode) for process in running]
     assert any(code == 0 for *_, code in ended)
     for out, errors, code in ended:
         assert 'Traceback' not in errors
@@ -61,7 +61,7 @@ def test_verbs_for_two_lines_at_once_share_the_cache(uncached: Line, unpacked: P
     (other / 'build').mkdir()
     (other / 'build' / 'cache').symlink_to(uncached.root / 'build' / 'cache')
     commands = [start(uncached, 'review', 'HEAD'), start(uncached, 'apply')]
-    errors = [process.communicate(timeout=120)[1] for process in commands]
+    errors = [process.communicate(timeout=600)[1] for process in commands]
     assert 'Traceback' not in ''.join(errors)
     assert commands[1].returncode == 0
 

@@ -261,7 +261,7 @@ def test_each(number):
         written.write(f'{{number}} ')
     if number == 2 and Path({str(hold)!r}).exists():
         Path({str(started)!r}).write_text(str(os.getpgid(0)))
-        time.sleep(60)
+        time.sleep(600)
 """
     clone = upstream(text)
     hold.touch()
@@ -273,7 +273,7 @@ def test_each(number):
     )
     wait_for(lambda: started.exists() and started.read_text() != '')
     process.send_signal(how)
-    process.wait(60)
+    process.wait(600)
     # Nothing that it has started goes on.
     group = int(started.read_text())
     wait_for(lambda: not alive(group))
@@ -285,7 +285,7 @@ def test_each(number):
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -183,8 +183,14 @@ def test_shell_returns_only_after_what_took_too_long_has_ended(tmp_path: Path, m
         threading.Timer(0.3, kill, [group, with_]).start()  # as where the machine is busy
 
     async def run() -> None:
-        with anyio.move_on_after(0.2):
-            await ShellTool(tmp_path).call(cast('Any', None), 'sleep 60')
+        async def cancel() -> None:
+            while not (tmp_path / 'started').exists():
+                await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cancel)
+            await ShellTool(tmp_path).call(cast('Any', None), 'touch started; sleep 600')
         assert killed and not alive(killed[0])
 
     monkeypatch.setattr(os, 'killpg', kill_slowly)

@@ -26,7 +26,7 @@ class Processes:
                 continue  # it has ended meanwhile, or isn't ours
         return found
 
-    async def are_gone(self, seconds: float = 5) -> None:
+    async def are_gone(self, seconds: float = 300) -> None:
         """Wait until none is left, for those that end by themselves when their parent does.
 
         Raises:

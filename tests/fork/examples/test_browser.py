@@ -230,14 +230,14 @@ async def test_calls_at_once_on_one_page_take_turns(site: str) -> None:
 
 
 async def test_calls_that_fail_tell_the_model_why_and_the_next_ones_succeed(site: str) -> None:
-    agent = Agent(toolsets=[BrowserToolset(page_timeout=3)])
+    agent = Agent(toolsets=[BrowserToolset(page_timeout=10)])
     unreachable, missing = call('navigate', url='http://127.0.0.1:1/'), call('text', selector='h6')
 
     steps = unreachable, call('navigate', url=site), missing, call('text', selector='h1')
     assert await results(agent, *steps) == [
         'Page.goto: net::ERR_UNSAFE_PORT at http://127.0.0.1:1/',
         'Page /',
-        'Locator.inner_text: Timeout 3000ms exceeded.',
+        'Locator.inner_text: Timeout 10000ms exceeded.',
         'Visit 1',
     ]
 

@@ -102,12 +102,14 @@ async def test_run_that_fails_or_is_cancelled_leaves_the_pool(database: str) -> 
         await watcher.wait_until_alone()
 
         run = asyncio.create_task(agent.run('go', model=slow))
-        await asyncio.sleep(0.2)
+        await watcher.wait_until_asleep()
         run.cancel()
         await asyncio.wait([run])
         await watcher.wait_until_alone()
 
-        with anyio.move_on_after(0.2):
+        with anyio.CancelScope() as scope:
+            watch = asyncio.create_task(watcher.wait_until_asleep())
+            watch.add_done_callback(lambda _: scope.cancel())
             await agent.run('go', model=slow)
         await watcher.wait_until_alone()
 

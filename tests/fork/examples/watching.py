@@ -32,14 +32,14 @@ class Watcher:
 
     async def wait_until_alone(self) -> None:
         """Wait for other connections to end, which the server notices a moment after the client has closed them."""
-        with anyio.fail_after(60):
+        with anyio.fail_after(300):
             while await self.count_connections():
                 await asyncio.sleep(0.01)
 
     async def wait_until_asleep(self) -> None:
         """Wait for another connection to call `pg_sleep()`."""
         asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
-        with anyio.fail_after(60):
+        with anyio.fail_after(300):
             while await self.column(asleep) == [0]:
                 await asyncio.sleep(0.01)
 
