@@ -228,8 +228,9 @@ async def test_b17_cancelled_sub_agent_exits_its_own_and_leaves_the_borrowed():
             await hanging.wait()
             scope.cancel()
 
-        with anyio.CancelScope() as scope:
-            cancelling = asyncio.ensure_future(cancel())
+        scope = anyio.CancelScope()
+        cancelling = asyncio.ensure_future(cancel())
+        with scope:
             return await run_as('child', child)
         await cancelling
         return 'too slow'

@@ -54,7 +54,8 @@ def test_examples_of_the_readme_run(
         async def talk() -> Any:
             async with SessionStore('sessions.db', scope['ShopState']) as store:
                 await scope['turn'](store, 'grace', 'Hello')
-                return (await Session.open(store, 'grace', scope['ShopContext']())).context.customer
+                context: Any = (await Session.open(store, 'grace', scope['ShopContext']())).context
+                return context.customer
 
         assert asyncio.run(talk()) == 'grace'
         assert capsys.readouterr().out == 'Hello there'

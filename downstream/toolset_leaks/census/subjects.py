@@ -330,7 +330,10 @@ def blocking_approval() -> Any:
     from pydantic_ai import FunctionToolset
     from pydantic_ai_blocking_approval import ApprovalDecision, ApprovalToolset
 
-    return agent(ApprovalToolset(FunctionToolset([_echo]), lambda request: ApprovalDecision(approved=True)))
+    def approve(request: Any) -> Any:
+        return ApprovalDecision(approved=True)
+
+    return agent(ApprovalToolset(FunctionToolset([_echo]), approve))
 
 
 @subject('pydantic-ai-guardrails', '`RateLimit()`, `LimitCost()`, `RestrictTools()` and `DetectPII()` around one tool')

@@ -200,10 +200,11 @@ class _Driver:
         """Respond with the next tool call of the script, or end the run."""
         self.tools |= {tool.name: tool for tool in info.function_tools}
         for part in messages[-1].parts:
-            if isinstance(part, ToolReturnPart) and not (refused := rules.refused(part)):
+            problem = rules.refused(part) if isinstance(part, ToolReturnPart) else getattr(part, 'content', None)
+            if isinstance(part, ToolReturnPart) and not problem:
                 self.succeeded.add(part.tool_name)
             elif (name := getattr(part, 'tool_name', None)) in self.tools:
-                self.errors.setdefault(name, _words(refused if isinstance(part, ToolReturnPart) else part.content))
+                self.errors.setdefault(name, _words(problem))
             if part.part_kind == 'retry-prompt' or getattr(part, 'outcome', '') == 'retried':
                 if self.last and self.last.tool_name == getattr(part, 'tool_name', None):
                     # A model would try again; once is enough.

@@ -191,7 +191,7 @@ def remedy(place: Place, root: Any, by: str = '', *, returns_itself: bool = Fals
         )
     if holder != own:
         return f'Write instead: make the `{holder}` anew for each run, or keep it in `deps`. {declare}.'
-    for_run = getattr(type(root), 'for_run', None)
+    for_run = getattr(rules.class_of(root), 'for_run', None)
     if for_run and rules.origin(str(for_run.__module__)) != 'framework':
         author = f'in `{own}.for_run()`, ' + (
             f'which returns the object itself, return a new `{own}`'

@@ -281,7 +281,7 @@ def refused(part: Any) -> str:
     if isinstance(content, str):
         return content if REFUSED.match(content) else ''
     held = cast('dict[Any, Any]', content) if isinstance(content, dict) else attributes(content)
-    return str(content) if held.get('error') or held.get('success') is False or held.get('ok') is False else ''
+    return str(part.content) if held.get('error') or held.get('success') is False or held.get('ok') is False else ''
 
 
 class Inputs:

@@ -106,7 +106,7 @@ class Watch:
         self._active: list[_Run] = []
         self._known: dict[str, Finding] = {}
         self._left: list[_Left] = []
-        self._given: dict[int, weakref.ref[Any]] = {}
+        self._given: dict[int, Callable[[], Any]] = {}
         self._shortest: dict[int, tuple[weakref.ref[Any], float]] = {}
         self._spent = 0.0
 
