@@ -183,16 +183,24 @@ def test_shell_returns_only_after_what_took_too_long_has_ended(tmp_path: Path, m
         threading.Timer(0.3, kill, [group, with_]).start()  # as where the machine is busy
 
     async def run() -> None:
+        waits = anyio.Event()
+
+        async def communicate(process: Any) -> Any:
+            waits.set()
+            return await wait_for_output(process)
+
         async def cancel() -> None:
-            while not (tmp_path / 'started').exists():
-                await anyio.sleep(0.01)
+            # Not while the process is made, when there is nothing yet that could be killed
+            await waits.wait()
             tasks.cancel_scope.cancel()
 
+        monkeypatch.setattr(asyncio.subprocess.Process, 'communicate', communicate)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cancel)
-            await ShellTool(tmp_path).call(cast('Any', None), 'touch started; sleep 600')
+            await ShellTool(tmp_path).call(cast('Any', None), 'sleep 600')
         assert killed and not alive(killed[0])
 
+    wait_for_output: Any = asyncio.subprocess.Process.communicate
     monkeypatch.setattr(os, 'killpg', kill_slowly)
     anyio.run(run)
 
