@@ -94,6 +94,8 @@ def pyright() -> str:
 
 def check_types(pyright: str, path: Path, folder: Path) -> list[str]:
     """Return pyright's messages for a file, checked with nobody's configuration against the package that is tested."""
+    # Pyright takes the nearest configuration in this folder or above it.
+    (folder / 'pyrightconfig.json').write_text('{}')
     done = subprocess.run(
         [pyright, '--outputjson', '--pythonpath', sys.executable, str(path)],
         cwd=folder,
