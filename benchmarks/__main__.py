@@ -20,7 +20,7 @@ from benchmarks.plan import MEMORY, PEERS, PLANS, Point
 from benchmarks.report import Measured, write
 from benchmarks.sides import Place, prepare, prepare_peers, start
 from docs.shown import show_again
-from pydantic_ai_slim.hatch_build import ForkError
+from pydantic_ai_slim.fork.errors import ForkError
 from series.errors import SeriesError
 from series.line import find_line
 

@@ -13,7 +13,8 @@ from subprocess import PIPE, Popen
 from typing import IO, NamedTuple, cast
 
 from benchmarks.plan import LAST_OF_LIFECYCLE
-from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER, apply_patches, copy_package
+from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
+from pydantic_ai_slim.fork.patches import apply_patches, copy_package
 from series.environments import built_wheel, line_python, make_environment, make_environments
 from series.errors import SeriesError
 from series.line import Line

@@ -15,7 +15,7 @@ from rich.progress import Progress
 from demo.environments import Side, check_side, run_sides
 from demo.render import render
 from demo.verdict import compare, conclude
-from pydantic_ai_slim.hatch_build import ForkError
+from pydantic_ai_slim.fork.errors import ForkError
 from series.errors import SeriesError
 from series.line import find_line
 from series.progress import waiting

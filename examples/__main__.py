@@ -9,7 +9,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic_ai_slim.hatch_build import ForkError
+from pydantic_ai_slim.fork.errors import ForkError
 from series.build import build
 from series.environments import NoWheelError, base_requirements, built_wheel, line_python, make_environment
 from series.errors import SeriesError

@@ -10,12 +10,16 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
+from importlib.metadata import Distribution
 from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from packaging.metadata import Metadata
 
-from pydantic_ai_slim.hatch_build import DIST_NAME, Archive, ForkError, content_digest
+from pydantic_ai_slim.fork.base import base_info, content_digest, strangers
+from pydantic_ai_slim.fork.errors import BaseMismatchError, ForkError
+from pydantic_ai_slim.fork.line import Archive
+from pydantic_ai_slim.fork.names import DIST_NAME
 from series import network
 from series.errors import DownloadError, OfflineError
 from series.folders import lock, scratch
@@ -54,10 +58,7 @@ def base_repository(line: Line, report: Report, wheel: Path | None = None, archi
         if repository.exists():
             return repository
         with scratch(line.root, line.cache, 'base') as folder:
-            if wheel is None:
-                report(f'Getting `{DIST_NAME}` {line.base}')
-                wheel = base_wheel(line, folder)
-            files = wheel_files(wheel)
+            files = wheel_files(wheel or base_wheel(line, report))
             for what, pinned, wanted in (('tests', line.tests, _TESTS), ('settings', line.settings, _SETTINGS)):
                 if pinned:
                     report(f'Getting the {what} of `{pinned.package}` {pinned.version}')
@@ -69,31 +70,71 @@ def base_repository(line: Line, report: Report, wheel: Path | None = None, archi
     return repository
 
 
-def base_wheel(line: Line, folder: Path) -> Path:
-    """Download the base's wheel and check its content.
+def base_wheel(line: Line, report: Report) -> Path:
+    """Return the base's wheel, downloaded once and kept in `build/cache`; all that is in it is checked each time.
 
     Raises:
         DownloadError: It can't be got, or isn't the pinned one.
     """
-    wheel = download(folder / 'base', f'{DIST_NAME}==={line.base}', '--only-binary', ':all:')
-    with zipfile.ZipFile(wheel) as content:
-        content.extractall(folder / 'unpacked')
-    try:
-        found = content_digest(folder / 'unpacked')
-    except ForkError as error:
-        raise DownloadError(
-            f'The wheel of `{DIST_NAME}` {line.base} is not what upstream has released.',
-            'Do not trust the package index that it is from.',
-            str(error),
-        ) from None
+    kept = line.cache / f'base-wheel-{line.name}' / f'{DIST_NAME.replace("-", "_")}-{line.base}-py3-none-any.whl'
+    if not kept.exists():
+        with (
+            lock(line.root, kept.parent.name, f'getting the base of {line.name}', report),
+            scratch(line.root, line.cache, 'base') as folder,
+        ):
+            report(f'Getting `{DIST_NAME}` {line.base}')
+            wheel = download(folder / 'base', f'{DIST_NAME}==={line.base}', '--only-binary', ':all:')
+            check_wheel(line, wheel)
+            kept.parent.mkdir(exist_ok=True)
+            wheel.replace(kept)
+    check_wheel(line, kept)
+    return kept
+
+
+def check_wheel(line: Line, wheel: Path) -> None:
+    """Check that a wheel is what upstream has released as the base of a line, and has nothing else in it.
+
+    Raises:
+        DownloadError: It isn't.
+    """
+    remedy = (
+        f'Delete `{line.show(line.cache)}`, and do not trust the package index that it is from if it says so again.'
+    )
+    with tempfile.TemporaryDirectory(prefix='wheel-') as name:
+        try:
+            found = unpack_wheel(wheel, Path(name))
+        except ForkError as error:
+            raise DownloadError(
+                f'The wheel of `{DIST_NAME}` {line.base} is not what upstream has released.', remedy, str(error)
+            ) from None
     if found != line.digest:
         raise DownloadError(
             f'The content of `{DIST_NAME}` {line.base} is not what `{line.show(line.folder)}/line.toml` is pinned to:\n'
             f'expected {line.digest}\n'
             f'found    {found}',
-            'Find out who changed it before you trust it. To pin this one, write its digest into `line.toml`.',
+            f'{remedy} Find out who changed it first; to pin this one, write its digest into `line.toml`.',
         )
-    return wheel
+
+
+def unpack_wheel(wheel: Path, folder: Path) -> str:
+    """Unpack the wheel of a base into a folder, and return its digest, which covers all that it has.
+
+    Raises:
+        ForkError: It has more than a base has.
+    """
+    with zipfile.ZipFile(wheel) as content:
+        names = [name for name in content.namelist() if not name.endswith('/')]
+        content.extractall(folder)
+    digest = content_digest(folder)
+    info = base_info(folder)
+    odd = names if info is None else strangers(names, Distribution.at(info))
+    # Not in what an installer makes of a wheel, but never in a wheel.
+    odd += [name for name in names if '__pycache__' in name]
+    if odd:
+        raise BaseMismatchError(
+            f'It also has {", ".join(f"`{name}`" for name in sorted(odd))}, which could run code in every Python that has it.'
+        )
+    return digest
 
 
 def _archive(archive: Archive, folder: Path) -> Path:

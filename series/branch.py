@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
+from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
 from series.base import base_repository, clone
 from series.errors import ApplyError, CloneError, NoPatchError, ToolsError
 from series.git import Git, environment, user_environment, words

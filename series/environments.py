@@ -12,7 +12,8 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from pydantic_ai_slim.hatch_build import DIST_NAME, ForkError
+from pydantic_ai_slim.fork.errors import ForkError
+from pydantic_ai_slim.fork.names import DIST_NAME
 from series import network
 from series.errors import OfflineError, SeriesError
 from series.git import words

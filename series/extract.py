@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from difflib import unified_diff
 from pathlib import Path
 
-from pydantic_ai_slim.hatch_build import PACKAGE, PACKAGE_PATH, digest_files
+from pydantic_ai_slim.fork.digests import digest_files
+from pydantic_ai_slim.fork.names import PACKAGE, PACKAGE_PATH
 from series import tree
 from series.apply import copy_patches
 from series.base import base_repository, clone, link

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import InvalidVersion, Version
 
-from pydantic_ai_slim import hatch_build
+from pydantic_ai_slim.fork.line import PinnedLine, load_line
+from pydantic_ai_slim.fork.names import DIST_NAME
 from series.errors import NoLineError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Line(hatch_build.PinnedLine):
+class Line(PinnedLine):
     """One upstream release that the series is carried on, in a checkout of this repository."""
 
     @classmethod
@@ -31,9 +32,9 @@ class Line(hatch_build.PinnedLine):
             fields: What the line has besides, or instead: such as `folder`, for one that isn't in its place.
 
         Raises:
-            hatch_build.LineError: The `line.toml` is missing or wrong; all its faults are named at once.
+            LineError: The `line.toml` is missing or wrong; all its faults are named at once.
         """
-        return cls(**vars(hatch_build.load_line(pins)) | fields)
+        return cls(**vars(load_line(pins)) | fields)
 
     @property
     def name(self) -> str:
@@ -64,7 +65,7 @@ class Line(hatch_build.PinnedLine):
     @property
     def base_message(self) -> str:
         """The message of the base commit. It names all that the commit is made of, so that a change of it shows."""
-        message = f'{hatch_build.DIST_NAME} {self.base}\n\nThe unmodified release, content {self.digest}'
+        message = f'{DIST_NAME} {self.base}\n\nThe unmodified release, content {self.digest}'
         for what, archive in (('tests', self.tests), ('settings', self.settings)):
             if archive:
                 message += f',\nwith the {what} of {archive.package} {archive.version}, archive {archive.digest}'
@@ -111,7 +112,7 @@ def find_line(root: Path, name: str | None = None) -> Line:
 
     Raises:
         NoLineError: There is no such line.
-        hatch_build.LineError: Its `line.toml` is wrong; all its faults are named at once.
+        LineError: Its `line.toml` is wrong; all its faults are named at once.
     """
     names = line_names(root)
     if not names:
@@ -132,7 +133,7 @@ def find_lines(root: Path) -> list[Line]:
 
     Raises:
         NoLineError: There is none.
-        hatch_build.LineError: The `line.toml` of one is wrong.
+        LineError: The `line.toml` of one is wrong.
     """
     return [find_line(root, name) for name in line_names(root) or [None]]
 

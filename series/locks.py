@@ -14,7 +14,7 @@ from packaging.metadata import Metadata
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pydantic_ai_slim.hatch_build import DIST_NAME
+from pydantic_ai_slim.fork.names import DIST_NAME
 from series.base import base_repository, base_wheel, download, wheel_metadata
 from series.environments import overrides, uv
 from series.errors import DownloadError, LockError
@@ -77,7 +77,7 @@ def write_locks(line: Line, report: Report) -> list[Path]:
         scratch(line.root, line.folder.parent, 'locks') as folder,
     ):
         report(f'Reading what upstream requires in {line.name}')
-        workspace = _workspace(line, folder)
+        workspace = _workspace(line, folder, report)
         made: dict[Path, str] = {}
         cells = [(install, resolution) for install in INSTALLS for resolution in RESOLUTIONS]
         for number, (install, resolution) in enumerate(cells):
@@ -91,13 +91,13 @@ def write_locks(line: Line, report: Report) -> list[Path]:
     return list(made)
 
 
-def _workspace(line: Line, folder: Path) -> dict[str, Metadata]:
+def _workspace(line: Line, folder: Path, report: Report) -> dict[str, Metadata]:
     """Download what upstream's repository makes in the version of a line, and return its metadata by name.
 
     Not every release of the base has its siblings on the index; one that is missing is left out. For the standard package
     another version then stands in, since all that is asked of it is which extras it names.
     """
-    wheels = {DIST_NAME: base_wheel(line, folder)}
+    wheels = {DIST_NAME: base_wheel(line, report)}
     archive = line.tests or line.settings
     for name in (ROOT, *_OTHERS):
         for version in dict.fromkeys([line.base, *([archive.version] if archive and name == archive.package else [])]):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER
+from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
 from series import matrix_plugin
 from series.base import base_repository, base_wheel, clone
 from series.build import build
@@ -277,9 +277,8 @@ class _Hatch:
     def __init__(self, line: Line, folder: Path, cells: Sequence[Cell], report: Report) -> None:
         self.report = report
         self.cells = cells
-        report('Getting the wheel of the base')
         with tempfile.TemporaryDirectory(dir=folder, prefix='.base-') as name:
-            wheels = {'base': _keep(base_wheel(line, Path(name)), folder)}
+            wheels = {'base': _keep(base_wheel(line, report), folder)}
             # Not the one in `dist/`, which others may be installing.
             wheels['fork'] = _keep(build(line, report, dist=Path(name) / 'fork'), folder)
         environments: dict[str, HatchEnvironment] = {}

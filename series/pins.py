@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 import tarfile
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -19,8 +17,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from pydantic_ai_slim.hatch_build import DIST_NAME, Archive, content_digest
-from series.base import download, download_archive
+from pydantic_ai_slim.fork.digests import digest_files
+from pydantic_ai_slim.fork.errors import ForkError
+from pydantic_ai_slim.fork.line import Archive
+from pydantic_ai_slim.fork.names import DIST_NAME
+from series.base import download, download_archive, unpack_wheel
 from series.errors import DownloadError, NoReleaseError
 from series.index import Release, find_release
 from series.line import Line
@@ -40,6 +41,7 @@ base = "{base}"         # the version of pydantic-ai-slim that the patches apply
 released = {released}   # the day on which the base was published
 number = 1              # the fork's version is <base>+lifecycle.<number>; raised with each release of the fork
 digest = "{digest}"  # content_digest() of the base
+licences = "{licences}"  # digest_files() of the licences in the build folder
 python = {python}
 
 {kind}
@@ -126,19 +128,26 @@ def write_pins(line: Line, release: Release, folder: Path, downloads: Path, repo
     version = str(release.version)
     report(f'Getting `{DIST_NAME}` {version}')
     wheel = download(downloads / 'base', f'{DIST_NAME}==={version}', '--only-binary', ':all:')
-    with zipfile.ZipFile(wheel) as content:
-        content.extractall(downloads / 'unpacked')
-    digest = content_digest(downloads / 'unpacked')
+    try:
+        digest = unpack_wheel(wheel, downloads / 'unpacked')
+    except ForkError as error:
+        raise DownloadError(
+            f'The wheel of `{DIST_NAME}` {version} is not one to pin.',
+            'Do not trust the package index that it is from.',
+            str(error),
+        ) from None
     (info,) = (downloads / 'unpacked').glob(f'{DIST_NAME.replace("-", "_")}-*.dist-info')
     metadata = Metadata.from_email((info / 'METADATA').read_bytes(), validate=False)
     kind, archive, archive_file = _find_tests(release, downloads / 'archives', report)
 
     (pins := folder / version).mkdir(parents=True)
+    licences = _write_build_folder(line, version, metadata, info / 'licenses', folder / 'build')
     caps, notes = _caps((line.folder / 'line.toml').read_text('utf-8'), metadata)
     text = _LINE_TOML.format(
         base=version,
         released=f'{release.published:%Y-%m-%d}',
         digest=digest,
+        licences=licences,
         python=json.dumps(_pythons(metadata)),
         kind=_KINDS[kind],
         package=archive.package,
@@ -151,7 +160,6 @@ def write_pins(line: Line, release: Release, folder: Path, downloads: Path, repo
         needed, more = _requirements(path, line, version, metadata)
         (pins / path.name).write_text(needed, 'utf-8')
         notes += more
-    _write_build_folder(line, version, metadata, info / 'licenses', folder / 'build')
     if kind == 'settings':
         notes.append(
             f'No release ships tests that fit {version}: the tree has those of the patches only, and the settings of '
@@ -275,8 +283,12 @@ def _requirements(path: Path, line: Line, version: str, metadata: Metadata) -> t
     return '\n'.join(kept).replace(f'release {line.base}', f'release {version}') + '\n', notes
 
 
-def _write_build_folder(line: Line, version: str, metadata: Metadata, licences: Path, target: Path) -> None:
-    """Write the folder that the new line's wheel is built from: the old line's, with the new version and the base's licences."""
+def _write_build_folder(line: Line, version: str, metadata: Metadata, licences: Path, target: Path) -> str:
+    """Write the folder that the new line's wheel is built from: the old line's, with the new version and the base's licences.
+
+    Returns:
+        The digest of the licences.
+    """
     old = build_folder(line)
     target.mkdir()
     text = (old / 'pyproject.toml').read_text('utf-8')
@@ -284,13 +296,13 @@ def _write_build_folder(line: Line, version: str, metadata: Metadata, licences: 
     text = re.sub(
         r'(?m)^core-metadata-version = "[^"]*"', f'core-metadata-version = "{metadata.metadata_version}"', text
     )
-    names = sorted(path.name for path in licences.iterdir())
-    listed = json.dumps([*names, 'LICENSE.lifecycle'])
-    text = re.sub(r'(?m)^license-files = .*$', f'license-files = {listed}', text)
+    files = {path.name: path.read_bytes() for path in sorted(licences.iterdir())}
+    files['LICENSE.lifecycle'] = (line.root / 'LICENSE').read_bytes()
+    text = re.sub(r'(?m)^license-files = .*$', f'license-files = {json.dumps([*files])}', text)
     (target / 'pyproject.toml').write_text(text, 'utf-8')
-    for name in names:
-        shutil.copyfile(licences / name, target / name)
-    shutil.copyfile(line.root / 'LICENSE', target / 'LICENSE.lifecycle')
+    for name, content in files.items():
+        (target / name).write_bytes(content)
+    return digest_files(files)
 
 
 def build_folder(line: Line) -> Path:

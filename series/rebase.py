@@ -13,7 +13,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER
+from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
 from series import pins, tree
 from series.apply import apply_series, copy_patches
 from series.base import base_repository, borrow, clone

@@ -26,12 +26,12 @@ from packaging.metadata import Metadata
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pydantic_ai_slim.hatch_build import DIST_NAME
-from series.base import wheel_metadata
+from pydantic_ai_slim.fork.names import DIST_NAME
+from series.base import base_wheel, wheel_metadata
 from series.build import build
 from series.environments import find_python, line_python
 from series.errors import ReleaseError
-from series.folders import lock, put, scratch
+from series.folders import lock, put, scratch, write
 from series.git import Git
 from series.line import Line, find_lines
 from series.progress import Report
@@ -44,6 +44,9 @@ _component: Any = cyclonedx.model.component
 CHANGELOG = 'CHANGELOG.md'
 DIGESTS = 'SHA256SUMS'
 TEXT = 'RELEASE.md'
+
+RELEASES = 'RELEASES'
+"""The file in the repository with the digest of each wheel that was released, as `sha256sum` prints it: what a number stands for."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,8 @@ def release(root: Path, report: Report) -> Path:
         The folder. It holds the wheels, a `.cdx.json` beside each, `SHA256SUMS` and `RELEASE.md`.
 
     Raises:
-        ReleaseError: The checkout has changes, the changelog doesn't fit, or a wheel can't be built the same twice.
+        ReleaseError: The checkout has changes, the changelog doesn't fit, a wheel can't be built the same twice, or it isn't
+            what was released under its number before.
         BuildError: A wheel wasn't built at all.
     """
     lines = find_lines(root)
@@ -89,21 +93,48 @@ def release(root: Path, report: Report) -> Path:
         for step, line in enumerate(lines):
             report(f'Building {line.version} twice', step, len(lines))
             wheel = _build_twice(line, checkouts, report)
+            _refuse_other_bytes(line, wheel)
             bill = bill_of_materials(line, wheel, commit.uid, commit.time)
             shutil.copyfile(wheel, made / wheel.name)
             (made / f'{wheel.name.removesuffix("-py3-none-any.whl")}.cdx.json').write_text(bill, 'utf-8')
         (made / DIGESTS).write_text(_digests(made), 'utf-8')
         (made / TEXT).write_text(_text(entries, commit), 'utf-8')
         put(made, target)
+    released = {wheel.name: _digest(wheel) for wheel in target.glob('*.whl')}
+    write(
+        root / RELEASES,
+        ''.join(f'{digest}  {name}\n' for name, digest in sorted((read_releases(root) | released).items())),
+    )
     return target
 
 
 def _refuse_changes(git: Git) -> None:
-    if changes := git.run('status', '--porcelain', '--untracked-files=all'):
+    # What the last release has written down is no part of what is released.
+    if changes := git.run('status', '--porcelain', '--untracked-files=all', '--', ':/', f':!/{RELEASES}'):
         raise ReleaseError(
             'The checkout has changes that no commit holds, so that nobody could make the same release again.',
             'Commit them, or put them away with `git stash --include-untracked`, then run `make release` again.',
             changes,
+        )
+
+
+def read_releases(root: Path) -> dict[str, str]:
+    """Return the digests of all wheels that were released, by their names."""
+    path = root / RELEASES
+    lines = path.read_text('utf-8').splitlines() if path.exists() else []
+    return {name: digest for digest, name in (line.split() for line in lines)}
+
+
+def _refuse_other_bytes(line: Line, wheel: Path) -> None:
+    """Refuse a wheel that isn't the one which was released under its number, and which users have locked."""
+    released = read_releases(line.root).get(wheel.name)
+    if released not in (None, digest := _digest(wheel)):
+        raise ReleaseError(
+            f'Other bytes were released under the number of {line.version}, as `{RELEASES}` says:\n'
+            f'released {released}\n'
+            f'now      {digest}',
+            f'Raise `number` in `{line.show(line.folder)}/line.toml`, add an entry to `{CHANGELOG}`, commit both, and run `make '
+            f'release` again.',
         )
 
 
@@ -167,11 +198,12 @@ def _build_twice(line: Line, checkouts: Sequence[Path], report: Report) -> Path:
     Raises:
         ReleaseError: The second has other bytes.
     """
+    base = base_wheel(line, report)
     first, second = (next(one for one in find_lines(root) if one.name == line.name) for root in checkouts)
     python, other = interpreters(line)
-    wheel = build(first, report, python=python)
+    wheel = build(first, report, python=python, base=base)
     unlike = {'TZ': 'Pacific/Kiritimati', 'LC_ALL': 'C', 'PYTHONHASHSEED': '268'}
-    again = build(second, report, python=other, umask=0o077, variables=unlike)
+    again = build(second, report, python=other, umask=0o077, variables=unlike, base=base)
     if wheel.read_bytes() != again.read_bytes():
         raise ReleaseError(
             f'Two builds of {line.version} differ, the first by `{python}`, the second by `{other}`:\n'
@@ -227,7 +259,7 @@ def bill_of_materials(line: Line, wheel: Path, commit: str, time: datetime) -> s
         time: When that was made.
     """
     metadata = wheel_metadata(wheel)
-    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    digest = _digest(wheel)
     licenses = LicenseFactory()
     expression = metadata.license_expression or ''
     base = _component.Component(
@@ -306,11 +338,13 @@ def _purl(name: str, version: str | None = None) -> PackageURL:
     return PackageURL('pypi', name=name, version=version)
 
 
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def _digests(folder: Path) -> str:
     """List the digests of all files as `sha256sum` does, for `sha256sum --check`."""
-    return ''.join(
-        f'{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n' for path in sorted(folder.iterdir())
-    )
+    return ''.join(f'{_digest(path)}  {path.name}\n' for path in sorted(folder.iterdir()))
 
 
 def _text(entries: Sequence[tuple[Line, str]], commit: _Commit) -> str:

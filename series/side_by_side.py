@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from pydantic_ai_slim.hatch_build import ForkError
+from pydantic_ai_slim.fork.errors import ForkError
 from series.errors import SeriesError
 from series.progress import heartbeat
 

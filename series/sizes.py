@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
+from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
 from series.errors import SizesError
 from series.folders import write
 from series.line import Line, find_lines

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from pydantic_ai_slim.hatch_build import DIST_NAME, UPSTREAM_FOLDER
+from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
 from series import tree
 from series.apply import apply_series
 from series.base import clone, download, wheel_files

@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
 
-from pydantic_ai_slim.hatch_build import PACKAGE, UPSTREAM_FOLDER
+from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
 from series import tree, upstream_tests
 from series.base import base_repository, clone
 from series.environments import interpreter, line_python, make_environment, overrides

@@ -13,7 +13,8 @@ from pathlib import Path
 from packaging.version import Version
 
 from examples.__main__ import requirements as examples_need
-from pydantic_ai_slim.hatch_build import DIST_NAME, ForkError
+from pydantic_ai_slim.fork.errors import ForkError
+from pydantic_ai_slim.fork.names import DIST_NAME
 from series.environments import ENGINES, built_wheel, find_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines

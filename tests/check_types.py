@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from downstream.__main__ import find_projects
-from pydantic_ai_slim.hatch_build import ForkError
+from pydantic_ai_slim.fork.errors import ForkError
 from series import tree
 from series.apply import apply
 from series.base import clone

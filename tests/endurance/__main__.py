@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docs.shown import show_again
-from pydantic_ai_slim.hatch_build import ForkError
+from pydantic_ai_slim.fork.errors import ForkError
 from series.environments import built_wheel, line_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines

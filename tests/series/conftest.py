@@ -129,7 +129,7 @@ def user(uncached: Line, monkeypatch: pytest.MonkeyPatch) -> User:
 
 
 @pytest.fixture
-def buildable(line: Line, user: User, unpacked: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
+def buildable(line: Line, user: User, monkeypatch: pytest.MonkeyPatch) -> Line:
     """A line with one patch and with the build folder and the hook of this repository."""
     apply(line, quiet)
     user.commit(
@@ -137,12 +137,11 @@ def buildable(line: Line, user: User, unpacked: Path, monkeypatch: pytest.Monkey
         {'pydantic_ai_slim/pydantic_ai/tools.py': PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')},
     )
     extract(line, quiet)
-    for source in (ROOT / 'pydantic_ai_slim' / 'hatch_build.py', *(ROOT / 'pydantic_ai_slim' / '1.26.0').iterdir()):
-        folder = line.root / 'pydantic_ai_slim' / (BASE if source.parent.name == '1.26.0' else '')
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, folder)
+    ours = ROOT / 'pydantic_ai_slim'
+    copy = partial(shutil.copytree, ignore=shutil.ignore_patterns('__pycache__'))
+    copy(ours / 'fork', line.root / 'pydantic_ai_slim' / 'fork')
+    copy(ours / '1.26.0', line.root / 'pydantic_ai_slim' / BASE)
+    shutil.copy(ours / 'hatch_build.py', line.root / 'pydantic_ai_slim')
     # Only the tool's own interpreter has hatchling.
-    monkeypatch.setattr('series.build.line_python', lambda line: Path(sys.executable))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    monkeypatch.setenv('UV_NO_BUILD_ISOLATION', '1')
-    monkeypatch.setenv('PYTHONPATH', str(unpacked))
+    monkeypatch.setattr('series.build.make_builder', lambda folder, python: Path(sys.executable))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     return line

@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from pydantic_ai_slim.hatch_build import content_digest
+from pydantic_ai_slim.fork.base import content_digest
 from series import carry as module
 from series.__main__ import main
 from series.apply import apply

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from pydantic_ai_slim.hatch_build import apply_patches, copy_package, load_line, package_digest
+from pydantic_ai_slim.fork.line import load_line
+from pydantic_ai_slim.fork.package import package_digest
+from pydantic_ai_slim.fork.patches import apply_patches, copy_package
 from series import tree
 from series.apply import apply
 from series.errors import (

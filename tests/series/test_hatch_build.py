@@ -23,18 +23,12 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from pydantic_ai_slim import hatch_build
-from pydantic_ai_slim.hatch_build import (
-    BaseMismatchError,
-    FileNameError,
-    ForkMismatchError,
-    LineError,
-    PinnedLine,
-    base_files,
-    content_digest,
-    digest_files,
-    load_line,
-)
+from pydantic_ai_slim.fork.base import base_files, content_digest
+from pydantic_ai_slim.fork.digests import digest_files
+from pydantic_ai_slim.fork.errors import BaseMismatchError, FileNameError, ForkMismatchError, LineError
+from pydantic_ai_slim.fork.line import Archive, PinnedLine, load_line
+from pydantic_ai_slim.fork.package import package_digest
+from pydantic_ai_slim.fork.patches import apply_patches, copy_package
 from series.line import pin_patched
 
 ROOT = Path(__file__).parents[2]
@@ -69,9 +63,9 @@ def pin(checkout: Path, base: Path) -> None:
     """Pin what the patches of `LINE` make of the base, as `make extract` does."""
     path = checkout / 'patches' / LINE.base / 'line.toml'
     with tempfile.TemporaryDirectory() as tree:
-        hatch_build.copy_package(base, Path(tree))
-        hatch_build.apply_patches(load_line(path.parent).patches, Path(tree))
-        path.write_text(pin_patched(path.read_text(), hatch_build.package_digest(Path(tree))))
+        copy_package(base, Path(tree))
+        apply_patches(load_line(path.parent).patches, Path(tree))
+        path.write_text(pin_patched(path.read_text(), package_digest(Path(tree))))
 
 
 def copy_checkout(folder: Path) -> None:
@@ -124,7 +118,7 @@ def write_patch(patches: Path, name: str, changes: Mapping[str, Callable[[str], 
 
     tree.mkdir()
     git('init', '--quiet')
-    hatch_build.copy_package(base, tree)
+    copy_package(base, tree)
     (tree / 'tests').mkdir()
     (tree / 'tests' / 'test_existing.py').write_text('def test_existing(): ...\n')
     git('add', '.')
@@ -449,6 +443,68 @@ def test_cap_of_what_the_base_does_not_require_is_refused(checkout: Path, base: 
 # What isn't pinned isn't built
 
 
+def test_installed_base_that_brings_along_more_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
+    """All that is pinned is as it was, and a `.pth` would run in the interpreter that builds."""
+    target, wheel = tmp_path / 'installed', tmp_path / 'pydantic_ai_slim-1.26.0-py3-none-any.whl'
+    with zipfile.ZipFile(wheel, 'w') as archive:
+        for path in sorted(base.rglob('*')):
+            name = path.relative_to(base).as_posix()
+            if path.is_file() and '__pycache__' not in name and name.startswith('pydantic_ai'):
+                archive.write(path, name)
+        archive.writestr('evil.pth', 'import evil\n')
+        archive.writestr('evil.py', '')
+        archive.writestr('pydantic_ai_slim-1.26.0.data/scripts/evil', '#!python\n')
+    install = [sys.executable, '-m', 'uv', 'pip', 'install', '--quiet', '--offline', '--no-deps']
+    subprocess.run([*install, '--target', str(target), str(wheel)], check=True)
+    message = (
+        f'BaseMismatchError: The installed `pydantic-ai-slim` 1.26.0 in `{target}` has brought along what the release does not '
+        f'have: `bin/evil`, `evil.pth`, `evil.py`. The package index serves another file under this version, and such a file '
+        f'can run code in every Python that has it. Delete that environment, empty the cache of your installer, with `pip cache '
+        f'remove pydantic_ai_slim` or `uv cache clean pydantic-ai-slim`, and do not trust that package index.'
+    )
+    assert_refused(checkout, target, tmp_path, message)
+
+
+def test_installed_base_without_a_record_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
+    shutil.copytree(base, other := tmp_path / 'other')
+    next(other.glob('pydantic_ai_slim-*/RECORD')).unlink()
+    message = (
+        'BaseMismatchError: The installed `pydantic-ai-slim` 1.26.0 has no `RECORD` of the files that came with it, so nobody '
+        'can tell what it brought along. Build without `--no-build-isolation`, or install it with pip or uv.'
+    )
+    assert_refused(checkout, other, tmp_path, message)
+
+
+@pytest.mark.parametrize('name', ['with [brackets]', 'with *', 'what?'])
+def test_checkout_whose_path_is_a_pattern_keeps_the_licences(
+    name: str, checkout: Path, base: Path, tmp_path: Path
+) -> None:
+    checkout = checkout.rename(tmp_path / name)
+    unpacked = build_and_unpack(checkout, base, tmp_path / 'out')
+    assert read_info(unpacked, 'licenses/LICENSE') == read_info(base, 'licenses/LICENSE')
+    assert read_info(unpacked, 'licenses/LICENSE.lifecycle') == (ROOT / 'LICENSE').read_bytes()
+
+
+def test_licence_of_other_content_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
+    project = checkout / 'pydantic_ai_slim' / LINE.base
+    add_text(project / 'LICENSE')
+    found = digest_files({name: (project / name).read_bytes() for name in ('LICENSE', 'LICENSE.lifecycle')})
+    path = checkout / 'patches' / LINE.base / 'line.toml'
+    message = (
+        f'BuildFolderError: The licences in `{project}`, `LICENSE`, `LICENSE.lifecycle`, are not those that `{path}` is pinned '
+        f'to:\nexpected {LINE.licences}\nfound    {found}\nRestore them with `git checkout -- pydantic_ai_slim` and build again; '
+        f'if they are meant to be others, write that digest into `line.toml` as `licences` first.'
+    )
+    assert_refused(checkout, base, tmp_path, message)
+
+
+def test_module_beside_the_hook_does_not_stand_for_one_of_the_builder_s(
+    checkout: Path, base: Path, tmp_path: Path
+) -> None:
+    (checkout / 'pydantic_ai_slim' / 'packaging.py').write_text('1 / 0\n')
+    assert package_files(build_and_unpack(checkout, base, tmp_path / 'out')) == package_files(base)
+
+
 def test_second_metadata_folder_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
     """As an installer makes it of a wheel that brings such a folder along in its `.data/purelib`."""
     other = tmp_path / 'other'
@@ -535,7 +591,7 @@ def mismatch(checkout: Path, base: Path, tree: Path, git: str | None = None) -> 
     return (
         f'ForkMismatchError: The base with the patches is not the package that `{pins}` is pinned to:\n'
         f'expected {load_line(pins.parent).patched}\n'
-        f'found    {hatch_build.package_digest(tree)}\n'
+        f'found    {package_digest(tree)}\n'
         f'Either the patches are not those that were pinned, or `{git or shutil.which("git")}` has not applied all of them. '
         f'Restore them with `git checkout -- patches/1.26.0` and build again; if they are meant to be others, run `make apply '
         f'LINE=1.26.0` and `make extract LINE=1.26.0` first.'
@@ -546,7 +602,7 @@ def mismatch(checkout: Path, base: Path, tree: Path, git: str | None = None) -> 
 def unpatched(base: Path, tmp_path: Path) -> Path:
     """The base in upstream's layout."""
     (folder := tmp_path / 'unpatched').mkdir()
-    hatch_build.copy_package(base, folder)
+    copy_package(base, folder)
     return folder
 
 
@@ -570,7 +626,7 @@ def test_patch_that_is_cut_off_between_two_files_is_refused(
 ) -> None:
     (patch,) = patched.glob('patches/1.26.0/*.patch')
     patch.write_text(patch.read_text().rpartition('diff --git')[0])
-    hatch_build.apply_patches([patch], unpatched)
+    apply_patches([patch], unpatched)
     assert_refused(patched, base, tmp_path, mismatch(patched, base, unpatched))
 
 
@@ -665,7 +721,7 @@ def test_symlink_in_the_patched_package_is_refused(tmp_path: Path) -> None:
     package.mkdir(parents=True)
     (package / 'link.py').symlink_to('/etc/passwd')
     with pytest.raises(ForkMismatchError) as caught:
-        hatch_build.package_digest(tmp_path)
+        package_digest(tmp_path)
     assert str(caught.value) == (
         'With the patches, the package has what is neither a folder nor a regular file: '
         '`pydantic_ai_slim/pydantic_ai/link.py`. Only regular files go into the fork. Find the patch that makes it, and have it '
@@ -704,9 +760,9 @@ def test_patches_of_this_repository_make_what_their_line_pins(line: PinnedLine, 
         [*install, '--no-deps', '--target', str(tmp_path / 'base'), f'pydantic-ai-slim==={line.base}'], check=True
     )
     (tree := tmp_path / 'tree').mkdir()
-    hatch_build.copy_package(tmp_path / 'base', tree)
-    hatch_build.apply_patches(line.patches, tree)
-    assert (content_digest(tmp_path / 'base'), hatch_build.package_digest(tree)) == (line.digest, line.patched)
+    copy_package(tmp_path / 'base', tree)
+    apply_patches(line.patches, tree)
+    assert (content_digest(tmp_path / 'base'), package_digest(tree)) == (line.digest, line.patched)
 
 
 # `line.toml`
@@ -740,8 +796,9 @@ def test_load_line_returns_what_the_file_says(tmp_path: Path) -> None:
         number=3,
         digest='sha256:' + '0' * 64,
         patched='sha256:' + '2' * 64,
+        licences=None,
         python=('3.12',),
-        tests=hatch_build.Archive('tests-of-it', '9.9.8', 'sha256:' + '1' * 64),
+        tests=Archive('tests-of-it', '9.9.8', 'sha256:' + '1' * 64),
         settings=None,
         caps={'some-package': '<2'},
     )
@@ -786,8 +843,8 @@ def test_load_line_with_several_faults_names_them_all(tmp_path: Path) -> None:
         f"digits, but is {{'package': '', 'version': '1', 'digest': 'sha256:{'0' * 64}'}}.\n"
         """- `caps` must be a table of version bounds by package, such as `httpx = "<1"`, but is {'httpx': '1'}.\n"""
         '- There must be either `tests`, which bring the settings along, or `settings` alone.\n'
-        '- `colour` is not a key of a line; the keys are `base`, `released`, `number`, `digest`, `patched`, `python`, '
-        '`tests`, `settings`, `caps`.\n'
+        '- `colour` is not a key of a line; the keys are `base`, `released`, `number`, `digest`, `patched`, '
+        '`licences`, `python`, `tests`, `settings`, `caps`.\n'
         'Correct the file and build again.'
     )
 
@@ -805,7 +862,7 @@ def test_load_line_of_a_release_without_tests_takes_settings(tmp_path: Path) -> 
     settings = f"[settings]\npackage = 'it'\nversion = '9.9.8'\ndigest = 'sha256:{'1' * 64}'\n"
     line = load_line(write_line(tmp_path, f'{text}{settings}[caps]\n'))
     assert line.tests is None
-    assert line.settings == hatch_build.Archive('it', '9.9.8', f'sha256:{"1" * 64}')
+    assert line.settings == Archive('it', '9.9.8', f'sha256:{"1" * 64}')
 
 
 def test_load_line_that_is_not_toml_is_refused(tmp_path: Path) -> None:

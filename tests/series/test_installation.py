@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from pydantic_ai_slim.hatch_build import base_files, digest_files, load_line
+from pydantic_ai_slim.fork.base import base_files
+from pydantic_ai_slim.fork.digests import digest_files
+from pydantic_ai_slim.fork.line import load_line
 from series.build import build
 from series.environments import find_python
 from series.line import find_lines, pin_patched

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pydantic_ai_slim.hatch_build import LineError
+from pydantic_ai_slim.fork.errors import LineError
 from series.errors import NoLineError
 from series.line import Line, find_line, find_lines
 

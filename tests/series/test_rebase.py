@@ -14,7 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from pydantic_ai_slim.hatch_build import content_digest, package_digest
+from pydantic_ai_slim.fork.base import content_digest
+from pydantic_ai_slim.fork.package import package_digest
 from series import pins
 from series import rebase as module
 from series.__main__ import main

@@ -1,11 +1,12 @@
 """`release` writes the wheels of all lines with all that belongs to them, or nothing.
 
-Those of the small upstream are built with the tool's own hatchling and with the base on `PYTHONPATH`, because the index is
-out of reach. `test_installation.py` has the real thing.
+Those of the small upstream are built by the tool's own interpreter, because the index is out of reach. `test_installation.py`
+has the real thing.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -19,9 +20,10 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
+from pydantic_ai_slim.fork.digests import digest_files
 from series import release as module
 from series.errors import BuildError, ReleaseError
-from series.line import Line
+from series.line import Line, pin_patched
 from series.release import release
 from tests.series.upstream import BASE, quiet
 
@@ -149,23 +151,6 @@ def test_release_again_gives_the_same_bytes_whatever_the_circumstances(
         return {path.name: path.read_bytes() for path in release(releasable.root, quiet).iterdir()}
 
     before = content()
-    # Every folder is listed the other way round, in uv's builder too.
-    (tmp_path / 'site' / 'sitecustomize.py').parent.mkdir()
-    (tmp_path / 'site' / 'sitecustomize.py').write_text(
-        'import os\n'
-        'scandir = os.scandir\n'
-        'class Reversed:\n'
-        '    def __init__(self, *path):\n'
-        '        with scandir(*path) as found:\n'
-        '            self.found = iter(sorted(found, key=lambda entry: os.fsencode(entry.name), reverse=True))\n'
-        '    def __iter__(self): return self\n'
-        '    def __next__(self): return next(self.found)\n'
-        '    def __enter__(self): return self\n'
-        '    def __exit__(self, *error): pass\n'
-        '    def close(self): pass\n'
-        'os.scandir = Reversed\n'
-    )
-    monkeypatch.setenv('PYTHONPATH', f'{tmp_path / "site"}{os.pathsep}{os.environ["PYTHONPATH"]}')
     monkeypatch.setenv('SOURCE_DATE_EPOCH', '1764720000')
     monkeypatch.setenv('TMPDIR', str(tmp_path))
     before_umask = os.umask(0o027)
@@ -178,20 +163,16 @@ def test_release_again_gives_the_same_bytes_whatever_the_circumstances(
 def test_release_that_is_not_the_same_twice_is_refused_and_says_where(releasable: Line) -> None:
     made = release(releasable.root, quiet)
     before = {path.name: path.read_bytes() for path in made.iterdir()}
+    # The generator of the wheel tells how it was built.
     hook = releasable.root / 'pydantic_ai_slim' / 'hatch_build.py'
-    # A file that tells where it was built
     hook.write_text(
-        hook.read_text().replace(
-            'paths = check_package(line, tree)\n',
-            'paths = [*check_package(line, tree), tree / PACKAGE_PATH / "where.py"]\n'
-            '            paths[-1].write_text(self.root)\n',
-        )
+        f'{hook.read_text()}\nfrom hatchling.builders import wheel\nwheel.__version__ = os.environ.get("TZ", "here")\n'
     )
     commit(releasable)
     with pytest.raises(ReleaseError) as error:
         release(releasable.root, quiet)
     assert error.value.problem.startswith(f'Two builds of {FORK} differ, the first by ')
-    assert '\n- `pydantic_ai/where.py` has other content\n' in f'{error.value.problem}\n'
+    assert f'\n- `pydantic_ai_slim-{FORK}.dist-info/WHEEL` has other content\n' in f'{error.value.problem}\n'
     assert {path.name: path.read_bytes() for path in made.iterdir()} == before
     assert left_over(releasable) == []
 
@@ -266,3 +247,43 @@ def test_release_is_of_the_commit_and_not_of_what_git_ignores(releasable: Line) 
     made = (release(releasable.root, quiet) / WHEEL).read_bytes()
     (releasable.root / 'pydantic_ai_slim' / BASE / 'LICENSE.orig').write_text('not ours\n')
     assert (release(releasable.root, quiet) / WHEEL).read_bytes() == made
+
+
+def test_release_writes_down_what_its_number_stands_for(releasable: Line) -> None:
+    """And the same release again, with that in no commit yet, is no change of the checkout."""
+    made = release(releasable.root, quiet)
+    written = (releasable.root / 'RELEASES').read_text()
+    assert written == (made / 'SHA256SUMS').read_text().splitlines(keepends=True)[0]
+    release(releasable.root, quiet)
+    assert (releasable.root / 'RELEASES').read_text() == written
+
+
+def test_release_of_other_bytes_under_a_number_that_was_released_is_refused(releasable: Line) -> None:
+    line = releasable
+    made = release(line.root, quiet)
+    before, written = (made / WHEEL).read_bytes(), (line.root / 'RELEASES').read_text()
+    commit(line)
+    (patch,) = line.patches
+    patch.write_text(patch.read_text().replace('+    return b + a', '+    return b + a + 0'))
+    tools = unpacked_tools(before).replace(b'return b + a', b'return b + a + 0')
+    with zipfile.ZipFile(made / WHEEL) as wheel:
+        files = {name: wheel.read(name) for name in wheel.namelist() if name.startswith('pydantic_ai/')}
+    toml = line.folder / 'line.toml'
+    toml.write_text(pin_patched(toml.read_text(), digest_files(files | {'pydantic_ai/tools.py': tools})))
+    commit(line)
+
+    with pytest.raises(ReleaseError) as error:
+        release(line.root, quiet)
+
+    assert error.value.problem.startswith(
+        f'Other bytes were released under the number of {FORK}, as `RELEASES` says:\nreleased {written.split()[0]}\nnow      '
+    )
+    assert error.value.remedy == (
+        f'Raise `number` in `patches/{BASE}/line.toml`, add an entry to `CHANGELOG.md`, commit both, and run `make release` again.'
+    )
+    assert ((made / WHEEL).read_bytes(), (line.root / 'RELEASES').read_text()) == (before, written)
+
+
+def unpacked_tools(wheel: bytes) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(wheel)) as content:
+        return content.read('pydantic_ai/tools.py')

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pydantic_ai_slim.hatch_build import content_digest
+from pydantic_ai_slim.fork.base import content_digest
 from series.__main__ import main
 from series.apply import apply
 from series.errors import ApplyError, ReviewError

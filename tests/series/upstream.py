@@ -13,7 +13,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from pydantic_ai_slim.hatch_build import content_digest
+from pydantic_ai_slim.fork.base import content_digest
+from pydantic_ai_slim.fork.digests import digest_files
 from series.line import Line, find_line
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +32,7 @@ Name: pydantic-ai-slim
 Version: {BASE}
 Summary: A small upstream
 Project-URL: Homepage, https://example.com
-Author-email: A. Author <author@example.com>
+Author-email: "A. Author" <author@example.com>
 License-Expression: MIT
 License-File: LICENSE
 Classifier: Programming Language :: Python :: 3
@@ -197,6 +198,7 @@ base = "{BASE}"
 released = 2025-01-31
 number = 1
 digest = "{content_digest(unpacked)}"
+licences = "{digest_files({path.name: path.read_bytes() for path in (ROOT / 'pydantic_ai_slim' / '1.26.0').glob('LICENSE*')})}"
 python = ["3.12"]
 
 [tests]

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 
 from downstream.__main__ import ROOT, find_projects, project_environment, project_python
-from pydantic_ai_slim.hatch_build import ForkError
+from pydantic_ai_slim.fork.errors import ForkError
 from series.environments import base_requirements, make_environment
 from series.errors import SeriesError
 from series.line import find_line

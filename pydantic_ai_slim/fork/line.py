@@ -1,0 +1,171 @@
+"""Read what a line is pinned to."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+
+from pydantic_ai_slim.fork.errors import LineError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # hatchling requires it on Python 3.10
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A source distribution on the index, of which a line's tree holds something that the base's wheel doesn't."""
+
+    package: str
+    version: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class PinnedLine:
+    """One upstream release that the series is carried on, as its `line.toml` describes it."""
+
+    folder: Path
+    """The folder with the patches and the `line.toml`."""
+    base: str
+    """The base's version."""
+    released: date
+    """The day on which the base was published."""
+    number: int
+    """The fork's number N."""
+    digest: str
+    """What `content_digest()` of the base must be."""
+    patched: str | None
+    """What `package_digest()` of the base with the patches must be; `None` before `make extract` has written it."""
+    licences: str | None
+    """What `digest_files()` of the licences in the build folder must be; `None` in lines from before it was written down."""
+    python: tuple[str, ...]
+    """The supported Python versions."""
+    tests: Archive | None
+    """What upstream's tests, and its settings for running and checking them, come from."""
+    settings: Archive | None
+    """Instead of `tests`, where no release ships any that fit the base: the tree then has those of our patches only."""
+    caps: Mapping[str, str]
+    """Upper bounds of dependencies, by their normalized names, that the fork adds to the base's own requirements."""
+
+    @property
+    def version(self) -> str:
+        """The fork's version."""
+        return f'{self.base}+lifecycle.{self.number}'
+
+    @property
+    def patches(self) -> list[Path]:
+        """The patch files of the series, in order."""
+        return sorted(self.folder.glob('*.patch'))
+
+
+def line_of(root: Path) -> PinnedLine:
+    """Read the line that a build folder belongs to.
+
+    Args:
+        root: The folder with the `pyproject.toml`: `pydantic_ai_slim/<line>` in a checkout.
+
+    Raises:
+        LineError: As `load_line()`.
+    """
+    return load_line(root.resolve().parent.parent / 'patches' / root.resolve().name)
+
+
+def load_line(folder: Path) -> PinnedLine:
+    """Read the `line.toml` in the folder of a line.
+
+    Raises:
+        LineError: The file is missing or wrong; the message lists every fault.
+    """
+    path = folder / 'line.toml'
+    try:
+        data = tomllib.loads(path.read_text(encoding='utf-8'))
+    except FileNotFoundError:
+        raise LineError(
+            f'There is no line `{folder.name}`: `{path}` does not exist. The fork is built inside a checkout of its '
+            f'repository, where `patches/` and `pydantic_ai_slim/` stand side by side. Clone the repository and build '
+            f'`pydantic_ai_slim/{folder.name}` there.'
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise LineError(f'`{path}` is not valid TOML: {error}. Correct the file and build again.') from error
+
+    faults = list(_line_faults(data, folder.name))
+    if faults:
+        listed = '\n'.join(f'- {fault}' for fault in faults)
+        raise LineError(f'`{path}` is not a valid line:\n{listed}\nCorrect the file and build again.')
+    return PinnedLine(
+        folder=folder,
+        base=data['base'],
+        released=data['released'],
+        number=data['number'],
+        digest=data['digest'],
+        patched=data.get('patched'),
+        licences=data.get('licences'),
+        python=tuple(data['python']),
+        tests=Archive(**data['tests']) if 'tests' in data else None,
+        settings=Archive(**data['settings']) if 'settings' in data else None,
+        caps={canonicalize_name(name): cap for name, cap in data['caps'].items()},
+    )
+
+
+def _line_faults(data: dict[str, Any], name: str) -> Iterator[str]:
+    """Say everything that is wrong with the content of the `line.toml` of the line `name`."""
+
+    def is_text(value: Any) -> bool:
+        return isinstance(value, str) and value != ''
+
+    def is_digest(value: Any) -> bool:
+        return is_text(value) and re.fullmatch('sha256:[0-9a-f]{64}', value) is not None
+
+    def is_bound(value: Any) -> bool:
+        try:
+            return is_text(value) and len(SpecifierSet(value)) > 0
+        except InvalidSpecifier:
+            return False
+
+    def is_kind(value: Any, kind: type) -> bool:  # a plain `isinstance()` would narrow to `list[Unknown]`
+        return isinstance(value, kind)
+
+    def is_archive(value: Any) -> bool:
+        return (
+            is_kind(value, dict)
+            and value.keys() == {'package', 'version', 'digest'}
+            and all(map(is_text, value.values()))
+            and is_digest(value['digest'])
+        )
+
+    values: list[Any] = [data.get(key) for key in ('number', 'python', 'caps')]
+    number, python, caps = values
+    a_digest = '`sha256:` and 64 hexadecimal digits'
+    an_archive = f'a table of `package`, `version` and `digest`, the last being {a_digest}'
+    checks = {
+        'base': (data.get('base') == name, f'the name of the folder, {name!r}'),
+        'released': (type(data.get('released')) is date, 'a date such as `2025-12-03`'),
+        'number': (type(number) is int and number > 0, 'a whole number from 1'),
+        'digest': (is_digest(data.get('digest')), a_digest),
+        'patched': ('patched' not in data or is_digest(data['patched']), a_digest),
+        'licences': ('licences' not in data or is_digest(data['licences']), a_digest),
+        'python': (is_kind(python, list) and all(map(is_text, python or [''])), 'a list such as `["3.12"]`'),
+        'tests': ('tests' not in data or is_archive(data['tests']), an_archive),
+        'settings': ('settings' not in data or is_archive(data['settings']), an_archive),
+        'caps': (
+            is_kind(caps, dict) and all(map(is_bound, caps.values())),
+            'a table of version bounds by package, such as `httpx = "<1"`',
+        ),
+    }
+    for key, (is_right, wanted) in checks.items():
+        if not is_right:
+            yield f'`{key}` must be {wanted}, but is {data.get(key)!r}.'
+    if len({'tests', 'settings'} & data.keys()) != 1:
+        yield 'There must be either `tests`, which bring the settings along, or `settings` alone.'
+    for key in sorted(data.keys() - checks.keys()):
+        yield f'`{key}` is not a key of a line; the keys are {", ".join(f"`{known}`" for known in checks)}.'
