@@ -89,7 +89,7 @@ branch: $(READY) ## put patch N on a branch of CLONE, your clone of upstream; ON
 
 .PHONY: matrix
 matrix: $(READY) ## run upstream's own tests on base and fork, side by side; ARGS="--python 3.12 --install all" for a part, "--slice" for that of CI
-	@$(TOOL) -m series matrix $(LINE) $(addprefix --python=,$(PYTHON)) $(ARGS)
+	@$(TOOL) -m series matrix $(LINE) $(addprefix --python=,$(PYTHON)) $(if $(CLONE),--tests "$(CLONE)") $(ARGS)
 
 .PHONY: locks
 locks: $(READY) ## lock what `make matrix` installs, to the time of the line's release

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import product, zip_longest
 from pathlib import Path
 
 from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
@@ -30,9 +30,10 @@ from series.locks import INSTALLS, RESOLUTIONS, lock_file
 from series.matrix_process import Pytest
 from series.matrix_results import Results
 from series.merge import apply_one
-from series.outcomes import Comparison, Result, compare
+from series.outcomes import Compared, Comparison, Result, compare
 from series.postgres import NoPostgresError, postgres_server
 from series.progress import Report
+from series.renames import rename
 
 SIDES = ('base', 'fork')
 
@@ -54,8 +55,11 @@ _ATTEMPTS = 3
 _ROUNDS = 3
 """How often a test whose outcome differs runs again, alone, on both sides."""
 
-_ALONE = 40
-"""How many tests run again at most. With more differences than that, none of them is chance."""
+_MANY = 40
+"""With more tests than that to run again, each runs once only: what is no chance shows itself in many of them."""
+
+_START = 10
+"""The seconds that a test takes alone, besides its own."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,10 @@ class Tests:
     """The files or folders that run, which may have wildcards; by default all."""
     expression: str = ''
     """What pytest is given as `-k`."""
+    of: Line | None = None
+    """Another line whose tests do."""
+    again: bool = False
+    """Whether what differs runs again even if it has before."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +156,11 @@ class Matrix:
         """In how many places an outcome changed."""
         return sum(len(result.comparison.differences) for result in self.cells if result.comparison)
 
+    @property
+    def broken(self) -> int:
+        """In how many places a test that the patches add fails."""
+        return sum(len(result.comparison.broken) for result in self.cells if result.comparison)
+
 
 def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prepare: Prepare | None = None) -> Matrix:
     """Run upstream's tests on base and fork in each cell, and compare them test by test.
@@ -171,15 +184,16 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
         DownloadError: The base can't be got, or isn't the pinned one.
         EnvironmentFailedError: An environment can't be made.
     """
-    if line.tests is None and tests.clone is None:
+    if line.tests is None and tests.clone is None and (tests.of is None or tests.of.tests is None):
         raise MatrixError(
             f"The line {line.name} comes without upstream's tests, so there is nothing to compare.",
-            'Name a clone of upstream that has them, at the release\'s tag, with `--tests DIR` (`ARGS="--tests DIR"`).',
+            'Name a clone of upstream that has them, with `--tests DIR` (`CLONE=DIR`), or a line with `--tests-of LINE`.',
         )
     folder = line.root / 'build' / 'matrix' / line.name
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
-        trees = {side: _tree(line, side, tests.clone, folder / 'trees' / side, report) for side in SIDES}
+        upstream = _tests_of(tests.of, folder / 'trees' / 'tests', report) if tests.of else tests.clone
+        trees = {side: _tree(line, side, upstream, folder / 'trees' / side, report) for side in SIDES}
         make = prepare or _Hatch(line, folder, cells, report)
         with _postgres(report) as url:
             runner = _Runner(folder, trees, tests, make, url, report)
@@ -251,13 +265,21 @@ def _tree(line: Line, side: str, upstream: Path | None, folder: Path, report: Re
     return git
 
 
+def _tests_of(line: Line, folder: Path, report: Report) -> Path:
+    """Return a folder with the tests of another line, as a clone of upstream has them."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.parent.mkdir(exist_ok=True)
+    return clone(base_repository(line, report), folder, 'HEAD').folder
+
+
 def _put(upstream: Path, git: Git) -> None:
     """Put what a clone of upstream holds into a tree in place of the tests, all but the package."""
     source = Git(upstream)
     if not (upstream / 'tests').is_dir() or source.attempt('rev-parse', 'HEAD').returncode:
         raise MatrixError(
             f'`{upstream}` is not a clone of upstream: it has no folder `tests`, or is no git repository.',
-            'Name the root of a clone with `--tests DIR` (`ARGS="--tests DIR"`).',
+            'Name the root of a clone with `--tests DIR` (`CLONE=DIR`).',
         )
     git.run('rm', '-r', '--quiet', '--', ':/', f':!/{UPSTREAM_FOLDER}')
     # Also what isn't committed there, but nothing that its `.gitignore` keeps out.
@@ -267,6 +289,10 @@ def _put(upstream: Path, git: Git) -> None:
         if not name.startswith(f'{UPSTREAM_FOLDER}/') and (file.is_symlink() or file.is_file()):
             (target := git.folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, target, follow_symlinks=False)
+    for path in sorted(git.folder.glob('tests/**/*.py')):
+        text = path.read_text('utf-8')
+        if (renamed := rename(text)) != text:
+            path.write_text(renamed, 'utf-8')
     git.run('add', '--all', '--force')
     git.run('commit', '--quiet', '--allow-empty', '--no-verify', '--message', 'Tests')
 
@@ -344,6 +370,8 @@ class _Runner:
     def run(self, cell: Cell) -> CellResult:
         """Run the tests of a cell on both sides, one after the other, and compare them."""
         sides: dict[str, _Side] = {}
+        if minutes := self._minutes(cell):
+            self.report(f'{cell}: {minutes:.0f} minutes the last time')
         for side in SIDES:
             prepared = self.prepare(cell, side, self.trees[side])
             if prepared is None:
@@ -358,22 +386,45 @@ class _Runner:
         again = self._run_again(cell, sides, compare(base, fork))
         return CellResult(cell, compare(base, fork, again), sum(side.results.seconds for side in sides.values()))
 
+    def _minutes(self, cell: Cell) -> float:
+        """Return how long the last run of a cell took on both sides, if there was one."""
+        last = [
+            max((self.folder / 'results').glob(f'{cell.name}-{side}-*/seconds'), key=os.path.getmtime, default=None)
+            for side in SIDES
+        ]
+        return sum(float(path.read_text()) for path in last if path) / 60
+
     def _run_again(self, cell: Cell, sides: Mapping[str, _Side], found: Comparison) -> dict[str, dict[str, list[str]]]:
-        """Run what differs again, each test alone, and return the outcomes by test and side."""
+        """Run what differs, and what is new and fails, again, each test alone, and return the outcomes by test and side."""
         # What one side doesn't have can't run there, and a file that can't be imported is no test.
-        chosen = [test.test for test in found.differences if test.fork and '::' in test.test]
-        if len(chosen) > _ALONE:
-            return {}
+        chosen = in_order([test for test in found.suspects if test.fork and '::' in test.test])
+        rounds = _ROUNDS if len(chosen) <= _MANY else 1
         noted = sides['fork'].results.folder / f'again-{sides["base"].key}.json'
-        again: dict[str, dict[str, list[str]]] = json.loads(noted.read_text('utf-8')) if noted.exists() else {}
+        again: dict[str, dict[str, list[str]]] = {}
+        if noted.exists() and not self.tests.again:
+            again = json.loads(noted.read_text('utf-8'))
+        minutes = sum(_START + (test.fork.seconds if test.fork else 0) for test in chosen) * len(SIDES) * rounds / 60
         for number, test in enumerate(chosen):
-            for side in SIDES:
-                outcomes = again.setdefault(test, {}).setdefault(side, [])
-                while len(outcomes) < _ROUNDS:
-                    self.report(f'{cell}: once more, alone, on the {side}: `{test}`', number, len(chosen))
-                    outcomes.append(sides[side].run_alone(test))
+            for side in SIDES if test.base else SIDES[1:]:
+                outcomes = again.setdefault(test.test, {}).setdefault(side, [])
+                while len(outcomes) < rounds:
+                    self.report(
+                        f'{cell}: once more, alone, on the {side}, {minutes:.0f} minutes in all: `{test.test}`',
+                        number,
+                        len(chosen),
+                    )
+                    outcomes.append(sides[side].run_alone(test.test))
                     write(noted, json.dumps(again))
-        return {test: again[test] for test in chosen}
+        return {test.test: again[test.test] for test in chosen}
+
+
+def in_order(tests: Sequence[Compared]) -> list[Compared]:
+    """Put tests in an order that finds a shared cause early: of each message first one, then the second of each, and so on."""
+    causes: dict[str, list[Compared]] = {}
+    for test in tests:
+        bad = test.fork if test.fork and test.fork.bad else test.base
+        causes.setdefault(bad.message if bad else '', []).append(test)
+    return [test for row in zip_longest(*causes.values()) for test in row if test is not None]
 
 
 class _Side:

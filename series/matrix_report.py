@@ -56,6 +56,20 @@ def _listed(cells: Sequence[CellResult]) -> list[str]:
         if result.comparison
         for test in result.comparison.differences
     ]
+    rows += [
+        f'- {test.test} ({result.cell}): {test.outcome("fork")}, a test that the patches add'
+        for result in cells
+        if result.comparison
+        for test in result.comparison.broken
+    ]
+    rows += [
+        f'- {test.test} ({result.cell}): fails on both, but on the base with {test.base.message!r}, and on the fork with '
+        f'{test.fork.message!r}'
+        for result in cells
+        if result.comparison
+        for test in result.comparison.otherwise
+        if test.base and test.fork
+    ]
     rest = len(rows) - _SHOWN
     return ['', *rows[:_SHOWN], *([f'- and {rest} more'] if rest > 0 else [])] if rows else []
 
@@ -139,13 +153,16 @@ def html(found: Matrix) -> str:
     cells = '\n'.join(_cell(result) for result in found.cells if result.comparison)
     archive = found.line.tests
     source = f'{archive.package} {archive.version}, with what the patches add' if archive else 'the patches'
+    if found.tests.of:
+        source = f'the line {found.tests.of.name}'
     if found.tests.clone:
         source = f'the clone {found.tests.clone.name}'
     chosen = [*found.tests.only, *([f'-k {found.tests.expression}'] if found.tests.expression else [])]
     notes = [
         f'Upstream’s tests of {escape(source)}' + (f'; only {escape(", ".join(chosen))}' if chosen else '') + '.',
         *map(escape, found.remarks),
-        'A test that fails on both says nothing. What differed ran again, alone, on both sides; it is flaky if the two then agree.',
+        'A test that fails on both says nothing, unless with another message. What differed ran again alone; it is flaky if '
+        + 'the two sides then agree.',
     ]
     return _PAGE.format(
         title=escape(f'{found.line.base} and {found.line.version}: upstream’s tests'),
@@ -188,6 +205,7 @@ def _cell(result: CellResult) -> str:
     parts = [
         _section('Differences', differences, opened=True) if differences else '<p class="good">No test differs.</p>',
         _section('New on the fork, and failing', failing_new, opened=True),
+        _section('Fail on both, but say something else', compared.otherwise, opened=True),
         _section('Flaky: differed once, but not alone', compared.flaky),
         _section('Fail on both', compared.failing),
         _section('New on the fork', [test for test in compared.added if test not in failing_new], plain=True),

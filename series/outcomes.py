@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,10 +73,31 @@ class Compared:
         seen = {side: alone[side] | {self.outcome(side)} for side in alone}
         return not (alone['base'] <= seen['fork'] and alone['fork'] <= seen['base'])
 
+    @property
+    def breaks(self) -> bool:
+        """Whether it's a test that the patches add and that fails, also when it runs alone."""
+        if self.base is not None or self.fork is None or not self.fork.bad:
+            return False
+        alone = self.again.get('fork', ())
+        return not alone or any(Result(self.test, outcome).bad for outcome in alone)
+
+    @property
+    def says_otherwise(self) -> bool:
+        """Whether it fails on both, but for another reason: addresses, ids and times aside."""
+        if not (self.base and self.fork and self.base.bad and not self.differs):
+            return False
+        return _reason(self.base.message) != _reason(self.fork.message)
+
     def outcome(self, side: str) -> str:
         """Return the outcome on one side."""
         found = self.base if side == 'base' else self.fork
         return found.outcome if found else MISSING
+
+
+def _reason(message: str) -> str:
+    """Return a message without what is another one in each run."""
+    message = re.sub(r'/\S*/(?=[^/\s]*)', '', message)
+    return re.sub(r'0x[0-9a-f]+|\b[0-9a-f-]{8,}\b|\d+\.\d+|\d{4,}', '…', message)
 
 
 @dataclass(frozen=True)
@@ -93,6 +115,21 @@ class Comparison:
     def flaky(self) -> list[Compared]:
         """Those whose outcome differed, but not when they ran alone."""
         return [test for test in self.tests if test.differs and not test.stands]
+
+    @property
+    def broken(self) -> list[Compared]:
+        """Those that the patches add and that fail."""
+        return [test for test in self.tests if test.breaks]
+
+    @property
+    def otherwise(self) -> list[Compared]:
+        """Those that fail on both for another reason."""
+        return [test for test in self.tests if test.says_otherwise]
+
+    @property
+    def suspects(self) -> list[Compared]:
+        """Those that run again: what differs, and what is new and fails."""
+        return [test for test in self.tests if test.stands or test.breaks]
 
     @property
     def failing(self) -> list[Compared]:

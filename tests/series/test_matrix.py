@@ -25,11 +25,12 @@ from series.errors import ApplyError, MatrixError, NoTestsError
 from series.extract import extract
 from series.git import Git
 from series.line import Line, find_line
-from series.matrix import Cell, Matrix, Prepare, Prepared, Tests, choose_cells, matrix
+from series.matrix import Cell, Matrix, Prepare, Prepared, Tests, choose_cells, in_order, matrix
 from series.matrix_report import html, summary, write_report
-from series.outcomes import Comparison
+from series.outcomes import Compared, Comparison, Result
 from series.postgres import NoPostgresError
 from series.progress import Report
+from series.renames import rename
 from tests.series.upstream import PACKAGE, ROOT, User, quiet
 
 pytestmark = pytest.mark.slow
@@ -576,3 +577,77 @@ def test_matrix_without_postgres_says_so_and_fails_on_a_machine_that_checks_all(
     with pytest.raises(MatrixError) as error:
         run(line)
     assert error.value.remedy == 'PostgreSQL is not installed. Install it.'
+
+
+def test_matrix_where_many_tests_differ_runs_all_of_them_again(
+    line: Line, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One fixture that was too slow once makes many differences, of which none is there when a test runs alone."""
+    text = f"""\
+import pytest
+from pathlib import Path
+
+@pytest.mark.parametrize('number', range(3))
+def test_each(number):
+    times = Path({str(tmp_path / 'times')!r})
+    with times.open('a') as file:
+        file.write('x')
+    assert not 3 < len(times.read_text()) <= 6
+"""
+    monkeypatch.setattr('series.matrix._MANY', 2)
+    found = run(line, Tests(upstream(text)))
+    assert (found.differences, len(compared(found).flaky)) == (0, 3)
+    # With so many, each ran once only.
+    assert {str(test.again) for test in compared(found).flaky} == {"{'base': ['passed'], 'fork': ['passed']}"}
+
+
+def test_matrix_again_runs_what_differed_once_more(renamed: Line, upstream: Upstream, tmp_path: Path) -> None:
+    text = f"""\
+from pathlib import Path
+from pydantic_ai.tools import name
+
+def test_name():
+    assert name() == "tools" or Path({str(tmp_path / 'mended')!r}).exists()
+"""
+    tests = Tests(upstream(text))
+    assert run(renamed, tests).differences == 1
+    (tmp_path / 'mended').touch()
+    assert run(renamed, tests).differences == 1
+    assert run(renamed, replace(tests, again=True)).differences == 0
+
+
+def test_matrix_where_a_test_of_the_patches_fails_says_so(line: Line, user: User) -> None:
+    write(line, user, {'tests/test_new.py': 'def test_new():\n    assert False, "broken"\n'})
+    found = run(line, Tests(only=('tests/test_new.py',)))
+    assert (found.differences, found.broken) == (0, 1)
+    assert '- tests/test_new.py::test_new (Python 3.12, all, highest): failed, a test that the patches add' in summary(
+        found
+    )
+
+
+def test_matrix_where_a_test_fails_on_both_for_another_reason_says_so(renamed: Line, upstream: Upstream) -> None:
+    text = (
+        'from pydantic_ai.tools import name\n\ndef test_name():\n    raise ValueError(f"{name()} at {id(name):#x}")\n'
+    )
+    found = run(renamed, Tests(upstream(text)))
+    assert found.differences == 0
+    assert len(compared(found).otherwise) == 1
+    assert "fails on both, but on the base with 'ValueError: tools at 0x" in summary(found)
+    same = 'def test_same():\n    raise ValueError(f"at {id(object()):#x} after 0.123 s in /tmp/{id(object())}/file")\n'
+    assert compared(run(renamed, Tests(upstream(same)))).otherwise == []
+
+
+def test_order_of_tests_that_run_again_begins_with_one_of_each_cause() -> None:
+    messages = {'a': 'slow', 'b': 'slow', 'c': 'wrong', 'd': 'slow', 'e': 'wrong'}
+    tests = [
+        Compared(name, Result(name, 'passed'), Result(name, 'failed', message=text)) for name, text in messages.items()
+    ]
+    assert [test.test for test in in_order(tests)] == ['a', 'c', 'b', 'e', 'd']
+
+
+def test_matrix_with_the_tests_of_another_line_renames_what_has_another_name(line: Line, user: User) -> None:
+    renamed = rename('from pydantic_ai.builtin_tools import x\nmessages.BuiltinToolCallPart, MyBuiltinToolCallPart\n')
+    assert renamed == 'from pydantic_ai.native_tools import x\nmessages.NativeToolCallPart, MyBuiltinToolCallPart\n'
+    assert outcomes(run(line, Tests(of=line, only=('tests/test_tools.py',)))) == {
+        'tests/test_tools.py::test_add': ('passed', 'passed')
+    }
