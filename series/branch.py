@@ -15,15 +15,19 @@ from series.base import base_repository, clone
 from series.errors import ApplyError, CloneError, NoPatchError, ToolsError
 from series.git import Git, environment, user_environment, words
 from series.line import Line
+from series.listings import list_additions
 from series.merge import apply_one, misfits, unmerged
 from series.message import Message, read_message
 from series.needs import all_needs, direct_needs
 from series.progress import Report
-from series.pull_request import pull_request_text, upstream_template
+from series.pull_request import for_upstream, pull_request_text, upstream_template
 from series.tree import unfinished
 
 _OURS = {'Needs', 'Upstream-Status'}
 """The trailers that say something of the series, which upstream has no use for."""
+
+_SHOWN = 10
+"""How many of a clone's changed files are named."""
 
 _APPLY = ('apply', '--cached', '--whitespace=nowarn')
 
@@ -104,7 +108,7 @@ def branch(
     report(f'Making the branch `{name}`')
     _switch(git, name, commit)
     text = _write_text(line, patch, messages, stack, git, target)
-    notes = _unlisted_pages(git, target)
+    notes = _list_additions(git, target)
     if tools:
         notes += _run_tools(git, name, text, line, report)
     subjects = [messages[each].subject for each in stack]
@@ -147,13 +151,14 @@ def _refuse(folder: Path, name: str) -> Git:
             f'The clone `{folder}` is in the middle of a `git {operation}`.',
             f'Finish it, or give it up with `git -C {folder} {operation} {end}`, then run the same command again.',
         )
-    changes = git.run('-c', 'core.quotePath=false', 'status', '--porcelain', '--untracked-files=all')
+    changes = git.lines('-c', 'core.quotePath=false', 'status', '--porcelain', '--untracked-files=all')
     if changes:
+        shown = [*changes[:_SHOWN], *([f'and {len(changes) - _SHOWN} more'] if len(changes) > _SHOWN else [])]
         raise CloneError(
-            f'The clone `{folder}` has changes that are not committed.',
+            f'The clone `{folder}` has changes that are not committed, in {len(changes)} {"files" if len(changes) > 1 else "file"}.',
             f'Commit them, or put them away with `git -C {folder} stash --include-untracked`, then run the same command '
             f'again.',
-            changes,
+            '\n'.join(shown),
         )
     if git.attempt('check-ref-format', '--branch', name).returncode:
         raise CloneError(
@@ -286,7 +291,7 @@ def _mark(patch: Path) -> str:
 def _commit(git: Git, settings: dict[str, str], parent: str, message: Message, scratch: Path) -> str:
     """Commit the index, with what upstream has a use for of a patch's message."""
     trailers = '\n'.join(f'{name}: {value}' for name, value in message.trailers if name not in _OURS)
-    parts = (message.subject, message.text, trailers)
+    parts = (message.subject, for_upstream(message.text), trailers)
     scratch.write_text('\n\n'.join(part for part in parts if part) + '\n', 'utf-8')
     name, email, date = message.author
     author = {'GIT_AUTHOR_NAME': name, 'GIT_AUTHOR_EMAIL': email, 'GIT_AUTHOR_DATE': date}
@@ -322,16 +327,21 @@ def _write_text(
     return text
 
 
-def _unlisted_pages(git: Git, target: str) -> list[str]:
-    """Say which pages the branch adds that upstream's index of pages doesn't have, which no patch can edit."""
-    added = git.lines('diff', '--name-only', '--no-renames', '--diff-filter=A', target, 'HEAD', '--', 'docs/*.md')
-    # Upstream had the first on 1.x, and has the second today.
-    index = 'mkdocs.yml' if (git.folder / 'mkdocs.yml').exists() else 'docs/navigation.yml'
-    listed = (git.folder / index).read_text('utf-8', 'replace') if (git.folder / index).exists() else ''
-    pages = [page for page in added if page.removeprefix('docs/') not in listed]
-    if not pages:
-        return []
-    return [f'Add {", ".join(f"`{page}`" for page in pages)} to the navigation in `{index}`, which no patch can do.']
+def _list_additions(git: Git, target: str) -> list[str]:
+    """Commit what lists the pages and names that the branch adds, and say what is left for the user."""
+    changed, notes = list_additions(git, target)
+    if changed:
+        git.run('add', '--', *changed)
+        git.run(
+            '-c', 'core.hooksPath=/dev/null', 'commit', '--quiet', '--no-verify', '--no-gpg-sign', '--message', _LISTED
+        )
+        notes.insert(
+            0, f'A commit of its own lists what is new in {", ".join(f"`{path}`" for path in changed)}; look at it.'
+        )
+    return notes
+
+
+_LISTED = 'List the new pages and names in the docs'
 
 
 def _run_tools(git: Git, name: str, text: Path, line: Line, report: Report) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from textwrap import fill
 
 from series.git import Git
 from series.message import Message
@@ -37,7 +38,7 @@ def pull_request_text(message: Message, needed: Sequence[Message], template: str
         needed: What those say that the branch holds below it.
         template: Upstream's template. What it says of issues to be closed is filled in if the patch closes any.
     """
-    parts = [unwrap(message.text)]
+    parts = [unwrap(for_upstream(message.text))]
     if needed:
         listed = '\n'.join(f'- {other.subject}{_submitted(other)}' for other in needed)
         parts.append(f'This stands on, and the branch begins with:\n\n{listed}')
@@ -53,6 +54,18 @@ def pull_request_text(message: Message, needed: Sequence[Message], template: str
     at = heading.start() if heading else len(template)
     body = '\n\n'.join(part.strip() for part in (template[:at], said, template[at:]) if part.strip())
     return f'{message.subject}\n\n{body}\n'
+
+
+def for_upstream(text: str) -> str:
+    """Return a patch's message without the sentence on when the patch goes away, which is for readers of the series."""
+    paragraphs: list[str] = []
+    for paragraph in text.split('\n\n'):
+        kept = re.sub(r'(?:(?<=[.!?]\s)|\A)(?:This patch|It)\s+goes\s+away\b[\s\S]*?\.(?=\s|\Z)\s*', '', paragraph)
+        if kept.strip():
+            paragraphs.append(
+                paragraph if kept == paragraph else fill(kept, 72, break_long_words=False, break_on_hyphens=False)
+            )
+    return '\n\n'.join(paragraphs)
 
 
 def unwrap(text: str) -> str:

@@ -15,9 +15,11 @@ from series.apply import apply
 from series.branch import Branch, branch
 from series.errors import ApplyError, CloneError, NoPatchError, ToolsError
 from series.extract import extract
+from series.git import Git
 from series.line import Line
+from series.listings import list_additions
 from series.message import read_message
-from series.pull_request import pull_request_text, unwrap
+from series.pull_request import for_upstream, pull_request_text, unwrap
 from tests.series.upstream import PACKAGE, ROOT, User, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
@@ -297,8 +299,14 @@ REFUSALS: dict[str, tuple[Callable[[User], object], str]] = {
         lambda clone: clone.git('branch', 'use-subtract'),
         'has a branch `use-subtract` already.',
     ),
-    'a changed file': (lambda clone: (clone.tree / TOOLS).write_text('mine'), 'has changes that are not committed.'),
-    'a new file': (lambda clone: (clone.tree / 'new.txt').write_text('mine'), 'has changes that are not committed.'),
+    'a changed file': (
+        lambda clone: (clone.tree / TOOLS).write_text('mine'),
+        'has changes that are not committed, in 1 file.',
+    ),
+    'a new file': (
+        lambda clone: (clone.tree / 'new.txt').write_text('mine'),
+        'has changes that are not committed, in 1 file.',
+    ),
     'a rebase': (begin_rebase, 'is in the middle of a `git rebase`.'),
     'a bisect': (lambda clone: clone.git('bisect', 'start'), 'is in the middle of a `git bisect`.'),
     'no tag': (lambda clone: clone.git('tag', '--delete', 'v1.0.0'), 'has no tag `v1.0.0`.'),
@@ -513,3 +521,70 @@ def test_branch_skips_upstreams_tools_that_are_not_there(
 def test_branch_leaves_upstreams_tools_out_when_told_to(series: Line, clone: User, uv: Path) -> None:
     assert make(series, clone, 3, tools=False).notes == []
     assert not uv.parent.with_name('ran').exists()
+
+
+NAVIGATION = """\
+navigation:
+  - section: "Core Concepts"
+    contents:
+      - page: "Tools"
+        path: "tools.md"
+        slug: "tools-toolsets/tools"
+      - page: "Toolsets"
+        path: "toolsets.md"
+        slug: "tools-toolsets/toolsets"
+        aliases:
+          - "toolsets"
+      - page: "Zebras"
+        path: "zebras.md"
+        slug: "zebras"
+"""
+API = """\
+# `pydantic_ai.sets`
+
+::: pydantic_ai.sets
+    options:
+        members:
+        - Old
+        - New1
+"""
+
+
+def test_branch_lists_new_pages_and_names_in_a_commit_of_its_own(clone: User) -> None:
+    sets = 'pydantic_ai_slim/pydantic_ai/sets.py'
+    clone.git('rm', '--quiet', 'mkdocs.yml')
+    clone.commit('Docs', {'docs/navigation.yml': NAVIGATION, 'docs/api/sets.md': API, sets: '__all__ = ("Old",)\n'})
+    target = clone.git('rev-parse', 'HEAD')
+    names = '__all__ = ("New1", "New2", "Old")\n'
+    pages: dict[str, str | bytes] = {'docs/toolset-scopes.md': '# Scopes\n', 'docs/other.md': '# Other\n'}
+    clone.commit('More', {**pages, sets: names, 'pydantic_ai_slim/pydantic_ai/more.py': '__all__ = ["more"]\n'})
+
+    changed, notes = list_additions(Git(clone.tree), target)
+
+    assert changed == ['docs/navigation.yml', 'docs/api/sets.md']
+    before, after = NAVIGATION.split('      - page: "Zebras"')
+    entry = '      - page: "Scopes"\n        path: "toolset-scopes.md"\n        slug: "tools-toolsets/toolset-scopes"\n'
+    assert (clone.tree / 'docs/navigation.yml').read_text() == f'{before}{entry}      - page: "Zebras"{after}'
+    assert (clone.tree / 'docs/api/sets.md').read_text() == API + '        - New2\n'
+    assert notes == [
+        'Add `docs/other.md` to the navigation in `docs/navigation.yml`, where no page has a name like it.',
+        'No page of the API has `pydantic_ai.more`; add `more` to one of them.',
+    ]
+
+
+def test_branch_leaves_out_when_the_patch_goes_away() -> None:
+    text = 'It is asked for. This patch goes away when upstream calls\n`a.b()` by itself. A subclass\ncannot do it.\n\nIt goes away soon.'
+    assert for_upstream(text) == 'It is asked for. A subclass cannot do it.'
+    assert for_upstream(BODY) == BODY
+
+
+def test_branch_of_a_clone_with_many_changes_says_how_many(series: Line, clone: User) -> None:
+    for number in range(15):
+        (clone.tree / f'{number:02}.txt').touch()
+    (clone.tree / TOOLS).write_text('mine')
+    with pytest.raises(CloneError) as error:
+        make(series, clone)
+    assert error.value.problem.endswith('has changes that are not committed, in 16 files.')
+    first, *_, last = str(error.value).splitlines()[-11:]
+    # The first column of the first line is there too.
+    assert (first, last) == (f'     M {TOOLS}', '    and 6 more')

@@ -1,0 +1,142 @@
+"""List new pages and public names where upstream's documentation lists all of them, in a clone: no patch can edit those files."""
+
+from __future__ import annotations
+
+import ast
+import re
+from itertools import takewhile
+from pathlib import Path, PurePosixPath
+
+from pydantic_ai_slim.fork.names import PACKAGE_PATH, UPSTREAM_FOLDER
+from series.git import Git
+
+_SKILLS = f'{PACKAGE_PATH}/.agents/skills'
+
+
+def list_additions(git: Git, target: str) -> tuple[list[str], list[str]]:
+    """List what a branch adds, in the files of the clone's work tree.
+
+    Args:
+        git: The clone, with the branch checked out.
+        target: The commit that the branch begins at.
+
+    Returns:
+        The files that were changed, and what is left for the user, in full sentences.
+    """
+    changed: list[str] = []
+    notes: list[str] = []
+    added = git.lines('diff', '--name-only', '--no-renames', '--diff-filter=A', target, 'HEAD', '--', 'docs/*.md')
+    # Upstream had the first on 1.x, and has the second today.
+    index = 'mkdocs.yml' if (git.folder / 'mkdocs.yml').exists() else 'docs/navigation.yml'
+    for page in added:
+        name = page.removeprefix('docs/')
+        text = _read(git.folder / index)
+        if name in text:
+            continue
+        if listed := _listed_page(text, name, _title(git.folder / page)):
+            (git.folder / index).write_text(listed, 'utf-8')
+            changed.append(index)
+        else:
+            notes.append(f'Add `{page}` to the navigation in `{index}`, where no page has a name like it.')
+    for module, names in _new_names(git, target).items():
+        path = f'docs/api/{module.partition(".")[2].replace(".", "/")}.md'
+        text = _read(git.folder / path)
+        if listed := _listed_names(text, module, names):
+            (git.folder / path).write_text(listed, 'utf-8')
+            changed.append(path)
+        elif f'::: {module}\n' not in f'{text}\n':
+            notes.append(
+                f'No page of the API has `{module}`; add {", ".join(f"`{name}`" for name in names)} to one of them.'
+            )
+    if (
+        added
+        and (git.folder / _SKILLS).is_dir()
+        and not git.lines('diff', '--name-only', target, 'HEAD', '--', _SKILLS)
+    ):
+        notes.append(f'Say what is new in the skill that agents read, in the file below `{_SKILLS}` for its topic.')
+    return list(dict.fromkeys(changed)), notes
+
+
+def _read(path: Path) -> str:
+    return path.read_text('utf-8', 'replace') if path.exists() else ''
+
+
+def _title(page: Path) -> str:
+    found = re.search(r'^# +(.+?) *$', page.read_text('utf-8'), re.MULTILINE)
+    return found[1].replace('"', "'") if found else page.stem
+
+
+def _listed_page(text: str, name: str, title: str) -> str | None:
+    """Return the index with a page behind the one whose name begins most alike, or `None` if none does or it isn't a list."""
+    new = '- page: "{title}"\n{indent}  path: "{name}"\n{indent}  slug: "{slug}"\n'
+    entries = [
+        (found[1], found['path'], found.start(), found.end(), found['slug'])
+        for found in re.finditer(
+            r'^( *)- page: .*\n\1  path: "(?P<path>.*)"\n\1  slug: "(?P<slug>.*)"\n(?:\1  .*\n)*', text, re.MULTILINE
+        )
+    ]
+    if not entries:
+        new = '- {title}: {name}\n'
+        entries = [
+            (found[1], found[2], found.start(), found.end(), '')
+            for found in re.finditer(r'^( *)- (?:[^:\n]+: )?"?([\w/.-]+\.md)"?\n', text, re.MULTILINE)
+        ]
+    alike = [(_alike(entry[1], name), -entry[2], entry) for entry in entries]
+    if not alike or max(alike)[0] < 4:
+        return None
+    indent, _, _, end, slug = max(alike)[2]
+    page = new.format(
+        title=title, name=name, indent=indent, slug=PurePosixPath(slug).parent / PurePosixPath(name).with_suffix('')
+    )
+    return f'{text[:end]}{indent}{page}{text[end:]}'
+
+
+def _alike(one: str, other: str) -> int:
+    """Return with how many same characters two names begin."""
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))))
+
+
+def _new_names(git: Git, target: str) -> dict[str, list[str]]:
+    """Return the names that a branch adds to `__all__` of modules below the package, by module."""
+    found: dict[str, list[str]] = {}
+    for path in git.lines('diff', '--name-only', '--no-renames', target, 'HEAD', '--', f'{PACKAGE_PATH}/*.py'):
+        module = re.sub(r'(/__init__)?\.py$', '', path.removeprefix(f'{UPSTREAM_FOLDER}/')).replace('/', '.')
+        # The package itself has again what its modules have, and what begins with `_` is on no page.
+        if '.' not in module or '._' in module:
+            continue
+        before, after = (_all(git, f'{revision}:{path}') for revision in (target, 'HEAD'))
+        if names := [name for name in after if name not in before]:
+            found[module] = names
+    return found
+
+
+def _all(git: Git, file: str) -> list[str]:
+    """Return what `__all__` of a file says."""
+    done = git.attempt('cat-file', 'blob', file)
+    if done.returncode:
+        return []
+    for node in ast.parse(done.stdout).body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(one, ast.Name) and one.id == '__all__' for one in node.targets
+        ):
+            return list(ast.literal_eval(node.value))
+    return []
+
+
+def _listed_names(text: str, module: str, names: list[str]) -> str | None:
+    """Return a page of the API with names at the end of a module's members, or `None` if nothing is to be added."""
+    found = re.search(
+        rf'^::: {re.escape(module)}\n +options:\n(?: +(?!members:|-).*\n)* +members:\n(?P<members>(?:( +)- .*(?:\n|\Z))+)',
+        text,
+        re.MULTILINE,
+    )
+    if not found:
+        return None
+    missing = [name for name in names if not re.search(rf'^ +- {re.escape(name)}$', found['members'], re.MULTILINE)]
+    if not missing:
+        return None
+    indent = re.match(' +', found['members'])
+    assert indent
+    at = found.end('members')
+    new = ''.join(f'{indent[0]}- {name}\n' for name in missing)
+    return f'{text[:at].rstrip(chr(10))}\n{new}{text[at:]}'
