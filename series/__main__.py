@@ -298,14 +298,18 @@ def _matrix(options: Namespace, report: Report) -> str:
         else choose_cells(line, options.python, options.install, options.resolution)
     )
     only = (*(SLICE if options.slice else ()), *(options.only or ()))
-    tests = Tests(options.tests and options.tests.resolve(), only, options.expression)
+    of = find_line(Path.cwd(), options.tests_of) if options.tests_of else None
+    tests = Tests(options.tests and options.tests.resolve(), only, options.expression, of, options.again)
     found = matrix(line, cells, tests, report)
     page = line.show(write_report(found, line.root / 'build' / 'matrix' / line.name / 'report'))
     text = f'{summary(found)}\n\nThe page `{page}` shows all, and beside it is JUnit XML.'
-    if found.differences:
+    if found.differences or found.broken:
+        differ = f"Upstream's tests differ between base and fork of {line.name}."
+        broken = f'Tests that the patches of {line.name} add fail.'
         raise DifferenceError(
-            f"Upstream's tests differ between base and fork of {line.name}.\n\n{text}",
-            'Find out which patch does it, and correct it there; what was run is not run again when you repeat the command.',
+            ' '.join([*([differ] if found.differences else []), *([broken] if found.broken else [])]) + f'\n\n{text}',
+            'Find out which patch does it, and correct it there. What was run is not run again when you repeat the command; with '
+            '`--again` (`ARGS=--again`), what differs is.',
         )
     return f"{text}\nUpstream's tests say the same of {line.version} as of the base."
 
@@ -396,7 +400,10 @@ def _add_matrix(parser: ArgumentParser) -> None:
     parser.add_argument('--install', action='append', choices=INSTALLS, help='with this only; repeatable')
     parser.add_argument('--resolution', action='append', choices=RESOLUTIONS, help='so only; repeatable')
     parser.add_argument('--slice', action='store_true', help='what CI runs: one cell, and the tests that matter most')
-    parser.add_argument('--tests', type=Path, metavar='DIR', help='take the tests of this clone of upstream')
+    tests = parser.add_mutually_exclusive_group()
+    tests.add_argument('--tests', type=Path, metavar='DIR', help='take the tests of this clone of upstream')
+    tests.add_argument('--tests-of', metavar='LINE', help='take those of another line')
+    parser.add_argument('--again', action='store_true', help='run what differs again, even if it has before')
     parser.add_argument(
         '--only', action='append', metavar='PATH', help='run this file or folder; repeatable, with wildcards'
     )

@@ -83,12 +83,22 @@ def base_wheel(line: Line, report: Report) -> Path:
             scratch(line.root, line.cache, 'base') as folder,
         ):
             report(f'Getting `{DIST_NAME}` {line.base}')
-            wheel = download(folder / 'base', f'{DIST_NAME}==={line.base}', '--only-binary', ':all:')
-            check_wheel(line, wheel)
+            wheel = download_base(line, folder)
             kept.parent.mkdir(exist_ok=True)
             wheel.replace(kept)
     check_wheel(line, kept)
     return kept
+
+
+def download_base(line: Line, folder: Path) -> Path:
+    """Download the base's wheel into a folder, and check all that is in it.
+
+    Raises:
+        DownloadError: It can't be got, or isn't the pinned one.
+    """
+    wheel = download(folder / 'base', f'{DIST_NAME}==={line.base}', '--only-binary', ':all:')
+    check_wheel(line, wheel)
+    return wheel
 
 
 def check_wheel(line: Line, wheel: Path) -> None:

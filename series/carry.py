@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from series.folders import lock, scratch, sweep, write
 from series.git import Git, words
 from series.line import Line, find_lines
 from series.merge import AM, Outcome, attempt, conflicts, unmerged, waiting_mails
-from series.message import read_message
+from series.message import nearest_patch, patch_subject, read_message
 from series.patches import write_patches
 from series.progress import Report
 from series.under_way import LEFT, UnderWay
@@ -113,7 +112,15 @@ def carry(line: Line, to: Line, report: Report) -> Carried:
             tree.refuse_elsewhere(each, command)
         source, git = Git(line.tree), Git(to.tree)
         fixups = _fixups(line)
-        known = set(git.lines('log', '--format=%s', f'{tree.BASE}..HEAD'))
+        own, known = (
+            {
+                subject
+                for subject in each.lines('log', '--format=%s', f'{tree.BASE}..HEAD')
+                if patch_subject(subject) == subject
+            }
+            for each in (source, git)
+        )
+        _refuse_unknown([subject for _, subject in fixups], own | known, line)
         (mails := folder / 'state').mkdir()
         foreign: list[str] = []
         waiting: list[str] = []
@@ -198,9 +205,21 @@ def abort_carry(root: Path, to: str | None) -> Line:
     return line
 
 
-def patch_subject(subject: str) -> str:
-    """Return the subject of the patch that a fixup is for."""
-    return re.sub(r'^((fixup|squash|amend)! )+', '', subject)
+def _refuse_unknown(fixups: Sequence[str], known: Collection[str], line: Line) -> None:
+    """Refuse fixups that no rebase will fold in, as no patch has their subject.
+
+    Raises:
+        CarryError: There are some; all of them are named.
+    """
+    wrong = [subject for subject in fixups if patch_subject(subject) not in known]
+    if wrong:
+        listed = [f'{subject}{nearest_patch(subject, known)}' for subject in wrong]
+        folder = line.show(line.tree)
+        raise CarryError(
+            f'The tree `{folder}` has fixups whose subjects fit no patch, of either line; nothing was carried.',
+            f'Correct each with `git -C {folder} rebase --interactive {tree.BASE}` and `reword`, then run `{line.make("carry")}` again.',
+            '\n'.join(listed),
+        )
 
 
 def other_line(root: Path, line: Line, to: str | None) -> Line:

@@ -21,7 +21,8 @@ class SeriesError(Exception):
         super().__init__(problem, remedy, words)
         self.problem = problem
         self.remedy = remedy
-        self.words = words.strip()
+        # A list keeps its first column: that of `git status` may be a blank.
+        self.words = words.strip('\n').rstrip()
 
     def __str__(self) -> str:
         text = f'{self.problem}\n{self.remedy}'
@@ -218,7 +219,8 @@ class Fault:
     """What a program said about it."""
 
     def __str__(self) -> str:
-        return f'- {self.problem}\n{indent(self.words.strip(), "    ")}'.rstrip()
+        words = self.words.strip('\n').rstrip()
+        return f'- {self.problem}\n{indent(words, "    ")}'.rstrip()
 
 
 class VerifyError(SeriesError):

@@ -17,6 +17,7 @@ from series.folders import lock, put, scratch, write
 from series.git import Git
 from series.line import Line, digest_patches, pin_patched
 from series.merge import apply_one, left_marks
+from series.message import nearest_patch, patch_subject
 from series.patches import write_patches
 from series.progress import Report
 
@@ -123,6 +124,7 @@ def refuse_no_series(line: Line, command: str, known: Sequence[Path]) -> int:
             f'Commit your changes in `{folder}`, or make it anew with `{line.make("apply")}`.',
         )
     faults: list[str] = []
+    subjects = [commit.partition(' ')[2] for commit in commits]
     for commit in commits:
         revision, _, subject = commit.partition(' ')
         parents = git.run('log', '-1', '--format=%P', revision).split()
@@ -133,7 +135,12 @@ def refuse_no_series(line: Line, command: str, known: Sequence[Path]) -> int:
         elif marks := left_marks(git, [f'{revision}^!'], subject, known):
             faults.append(f'`{subject}` has conflict marks in {", ".join(f"`{place}`" for place in marks)}.')
         if subject.startswith(('fixup! ', 'squash! ', 'amend! ')):
-            faults.append(f'`{subject}` still waits to be folded into the commit that it belongs to.')
+            others = [other for other in subjects if patch_subject(other) == other]
+            faults.append(
+                f'`{subject}` still waits to be folded into the commit that it belongs to.'
+                if patch_subject(subject) in others
+                else f'`{subject}` fits no commit by its subject{nearest_patch(subject, others)}.'
+            )
     if faults:
         listed = '\n'.join(f'- {fault}' for fault in faults)
         raise ExtractError(

@@ -159,4 +159,4 @@ class Git:
 def words(done: subprocess.CompletedProcess[bytes]) -> str:
     """Return what git said, on both of its outputs."""
     said: Sequence[bytes] = (done.stdout, done.stderr)
-    return '\n'.join(text for part in said if (text := part.decode('utf-8', 'replace').strip()))
+    return '\n'.join(text for part in said if (text := part.decode('utf-8', 'replace').strip('\n').rstrip()))

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from pydantic_ai_slim.fork.names import DIST_NAME
-from series.base import base_repository, base_wheel, download, wheel_metadata
+from series.base import base_repository, download, download_base, wheel_metadata
 from series.environments import overrides, uv
 from series.errors import DownloadError, LockError
 from series.folders import lock, scratch, write
@@ -77,7 +77,7 @@ def write_locks(line: Line, report: Report) -> list[Path]:
         scratch(line.root, line.folder.parent, 'locks') as folder,
     ):
         report(f'Reading what upstream requires in {line.name}')
-        workspace = _workspace(line, folder, report)
+        workspace = _workspace(line, folder)
         made: dict[Path, str] = {}
         cells = [(install, resolution) for install in INSTALLS for resolution in RESOLUTIONS]
         for number, (install, resolution) in enumerate(cells):
@@ -91,13 +91,14 @@ def write_locks(line: Line, report: Report) -> list[Path]:
     return list(made)
 
 
-def _workspace(line: Line, folder: Path, report: Report) -> dict[str, Metadata]:
+def _workspace(line: Line, folder: Path) -> dict[str, Metadata]:
     """Download what upstream's repository makes in the version of a line, and return its metadata by name.
 
     Not every release of the base has its siblings on the index; one that is missing is left out. For the standard package
     another version then stands in, since all that is asked of it is which extras it names.
     """
-    wheels = {DIST_NAME: base_wheel(line, report)}
+    # Not the one that is kept: an index that lacks it isn't there, and what it lacks else says nothing.
+    wheels = {DIST_NAME: download_base(line, folder)}
     archive = line.tests or line.settings
     for name in (ROOT, *_OTHERS):
         for version in dict.fromkeys([line.base, *([archive.version] if archive and name == archive.package else [])]):

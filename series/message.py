@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from series.git import Git
@@ -132,3 +133,14 @@ def _need_faults(message: Message, earlier: Collection[str]) -> Iterator[str]:
             yield f'`Needs` must be the subject of an earlier patch, but is {need!r}.'
         if needs.count(need) > 1:
             yield f'`Needs` names {need!r} {needs.count(need)} times.'
+
+
+def patch_subject(subject: str) -> str:
+    """Return the subject of the patch that a fixup is for."""
+    return re.sub(r'^((fixup|squash|amend)! )+', '', subject)
+
+
+def nearest_patch(fixup: str, known: Iterable[str]) -> str:
+    """Name the patch that a fixup with a wrong subject is most likely for, in words to put behind it, or return nothing."""
+    near = get_close_matches(patch_subject(fixup), list(known), n=1)
+    return f' (the nearest is `{near[0]}`)' if near else ''

@@ -43,8 +43,8 @@ def check_package(line: PinnedLine, tree: Path) -> list[Path]:
             f'expected {line.patched}\n'
             f'found    {digest}\n'
             f'Either the patches are not those that were pinned, or `{shutil.which("git")}` has not applied all of them. '
-            f'Restore them with `git checkout -- patches/{name}` and build again; if they are meant to be others, run '
-            f'{repin} first.'
+            f'If they were edited by hand, put that away with `git stash push --include-untracked -- patches/{name}` and build '
+            f'again; if they are meant to be others, run {repin} first.'
         )
     paths = [tree / UPSTREAM_FOLDER / path for path in files]
     for path in paths:

@@ -119,9 +119,9 @@ def _is_inside(name: str) -> bool:
 def _restore(line: str) -> str:
     """Say what to do about a wrong patch."""
     return (
-        f'If `patches/{line}` was edited by hand, restore it with `git checkout -- patches/{line}`; if the patch is to '
-        f'change, change its commit in the tree of `make apply LINE={line}` and run `make extract LINE={line}`. Then build '
-        f'again.'
+        f'If `patches/{line}` was edited by hand, put that away with `git stash push --include-untracked -- patches/{line}`; if '
+        f'the patch is to change, change its commit in the tree of `make apply LINE={line}` and run `make extract LINE={line}`. '
+        f'Then build again.'
     )
 
 

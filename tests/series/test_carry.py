@@ -22,6 +22,7 @@ from series.errors import (
     CarryError,
     DirtyTreeError,
     ElsewhereError,
+    ExtractError,
     NoTreeError,
     UnfinishedError,
 )
@@ -380,3 +381,24 @@ def test_carry_says_what_to_do_next(
         'run `make extract LINE=1.1.0`.\n'
     )
     assert 'error: No carry is under way.\nStart one with `make carry LINE=...`.\n' in shown.err
+
+
+def test_carry_of_a_fixup_that_fits_no_patch_names_the_nearest_and_is_refused(line: Line, to: Line, user: User) -> None:
+    fixup(user, 'Add leters', {'tests/letters.txt': LETTERS.replace('a', 'A')})
+    fixup(user, 'Nothing alike', {'tests/letters.txt': LETTERS.replace('b', 'B')})
+    before = state(to)
+    with pytest.raises(CarryError) as error:
+        carry(line, to, quiet)
+    assert error.value.problem == (
+        'The tree `build/1.0.0` has fixups whose subjects fit no patch, of either line; nothing was carried.'
+    )
+    assert error.value.words == 'fixup! Add leters (the nearest is `Add letters`)\nfixup! Nothing alike'
+    assert state(to) == before
+
+
+def test_extract_of_a_fixup_that_fits_no_patch_names_the_nearest(line: Line, user: User) -> None:
+    fixup(user, 'Add leters', {'tests/letters.txt': LETTERS.replace('a', 'A')})
+    with pytest.raises(
+        ExtractError, match=r'`fixup! Add leters` fits no commit by its subject \(the nearest is `Add letters`\)'
+    ):
+        extract(line, quiet)

@@ -368,7 +368,7 @@ def test_patch_that_does_not_apply_is_refused(checkout: Path, base: Path, tmp_pa
     lines = (base / 'pydantic_ai' / SOURCE).read_text().count('\n')
     message = (
         'PatchError: The patch `0002-Change-it-again.patch` does not apply to 1.26.0 with the patches before it. If '
-        '`patches/1.26.0` was edited by hand, restore it with `git checkout -- patches/1.26.0`; if the patch is to change, '
+        '`patches/1.26.0` was edited by hand, put that away with `git stash push --include-untracked -- patches/1.26.0`; if the patch is to change, '
         'change its commit in the tree of `make apply LINE=1.26.0` and run `make extract LINE=1.26.0`. Then build again. git said:\n'
         f'error: patch failed: {path}:{lines - 2}\n'
         f'error: {path}: patch does not apply'
@@ -384,7 +384,7 @@ def test_file_that_is_no_patch_is_refused(checkout: Path, base: Path, tmp_path: 
     # The rest of git's words differs between its versions.
     assert done.stderr.startswith(
         'PatchError: The patch `0001-Empty.patch` does not apply to 1.26.0 with the patches before it. If '
-        '`patches/1.26.0` was edited by hand, restore it with `git checkout -- patches/1.26.0`; if the patch is to change, '
+        '`patches/1.26.0` was edited by hand, put that away with `git stash push --include-untracked -- patches/1.26.0`; if the patch is to change, '
         'change its commit in the tree of `make apply LINE=1.26.0` and run `make extract LINE=1.26.0`. Then build again. git said:\nerror: '
     )
     assert done.returncode == 1
@@ -593,7 +593,7 @@ def mismatch(checkout: Path, base: Path, tree: Path, git: str | None = None) -> 
         f'expected {load_line(pins.parent).patched}\n'
         f'found    {package_digest(tree)}\n'
         f'Either the patches are not those that were pinned, or `{git or shutil.which("git")}` has not applied all of them. '
-        f'Restore them with `git checkout -- patches/1.26.0` and build again; if they are meant to be others, run `make apply '
+        f'If they were edited by hand, put that away with `git stash push --include-untracked -- patches/1.26.0` and build again; if they are meant to be others, run `make apply '
         f'LINE=1.26.0` and `make extract LINE=1.26.0` first.'
     )
 
@@ -708,7 +708,7 @@ def test_patch_that_takes_more_than_files_of_the_package_is_refused(
     patch.write_text(f'From: A. Author <author@example.com>\nSubject: Take it\n\n---\n\n{text}')
     message = (
         f'PatchError: The patch `0001-Take-it.patch` takes more than files of the package:\n- {fault}\nOnly files below '
-        f'`pydantic_ai_slim/pydantic_ai` go into the fork. If `patches/1.26.0` was edited by hand, restore it with `git checkout '
+        f'`pydantic_ai_slim/pydantic_ai` go into the fork. If `patches/1.26.0` was edited by hand, put that away with `git stash push --include-untracked '
         f'-- patches/1.26.0`; if the patch is to change, change its commit in the tree of `make apply LINE=1.26.0` and run '
         f'`make extract LINE=1.26.0`. Then build again.'
     )

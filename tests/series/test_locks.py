@@ -73,7 +73,7 @@ def offered(
             raise DownloadError('', '', 'ERROR: No matching distribution found for it')
         return wheel
 
-    monkeypatch.setattr('series.locks.base_wheel', base_wheel)
+    monkeypatch.setattr('series.locks.download_base', base_wheel)
     monkeypatch.setattr('series.locks.download', download)
 
     def offer(name: str, version: str, requires: str) -> None:

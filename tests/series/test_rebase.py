@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from pydantic_ai_slim.fork.base import content_digest
+from pydantic_ai_slim.fork.digests import digest_files
 from pydantic_ai_slim.fork.package import package_digest
 from series import pins
 from series import rebase as module
@@ -151,6 +152,8 @@ def test_rebase_makes_the_whole_line(
     ]
     with zipfile.ZipFile(releases / 'pydantic_ai_slim-1.1.0-py3-none-any.whl') as wheel:
         wheel.extractall(tmp_path / 'wheel')
+    build = new.root / 'pydantic_ai_slim' / '1.1.0'
+    licences = digest_files({path.name: path.read_bytes() for path in build.glob('LICENSE*')})
     archive = hashlib.sha256((releases / 'pydantic_ai-0.9.0.tar.gz').read_bytes()).hexdigest()
     assert (new.folder / 'line.toml').read_text() == (
         'base = "1.1.0"         # the version of pydantic-ai-slim that the patches apply to\n'
@@ -158,6 +161,7 @@ def test_rebase_makes_the_whole_line(
         "number = 1              # the fork's version is <base>+lifecycle.<number>; raised with each release of the fork\n"
         f'digest = "{content_digest(tmp_path / "wheel")}"  # content_digest() of the base\n'
         f'patched = "{package_digest(new.tree)}"  # package_digest() of the base with the patches; `make extract` writes it\n'
+        f'licences = "{licences}"  # digest_files() of the licences in the build folder\n'
         'python = ["3.11", "3.12"]\n'
         '\n'
         "[tests]                 # where the tree's `tests/` come from: the last release on the index that ships upstream's tests\n"
