@@ -79,6 +79,10 @@ review: $(READY) ## show what changed in the series since the revision REV=… o
 sizes: $(READY) ## write how many lines each patch adds, and how many of them all lines share, to docs/decisions.md
 	@$(TOOL) -m series sizes
 
+.PHONY: overview
+overview: $(READY) ## write what each patch needs, its size, what upstream has said, and what to send first, to docs/patches.md
+	@$(TOOL) -m series overview
+
 .PHONY: status
 status: $(READY) ## say whether each patch still applies to the newest upstream release
 	@$(TOOL) -m series status $(LINE) $(ARGS)

@@ -31,6 +31,8 @@ from series.locks import INSTALLS, RESOLUTIONS, write_locks
 from series.matrix import SLICE, Tests, choose_cells, matrix, slice_cell
 from series.matrix_report import summary, write_report
 from series.merge import Outcome
+from series.overview import PAGE as OVERVIEW
+from series.overview import write_overview
 from series.progress import Report, heartbeat
 from series.rebase import Rebased, abort_rebase, continue_rebase, rebase
 from series.release import release
@@ -214,6 +216,11 @@ def _review(options: Namespace, report: Report) -> str:
 def _sizes(options: Namespace, report: Report) -> str:
     page = PAGE.as_posix()
     return f'Wrote the table of sizes to `{page}`.' if write_sizes(Path.cwd()) else f'`{page}` has these sizes already.'
+
+
+def _overview(options: Namespace, report: Report) -> str:
+    page = OVERVIEW.as_posix()
+    return f'Wrote `{page}`.' if write_overview(Path.cwd()) else f'`{page}` is up to date.'
 
 
 def _status(options: Namespace, report: Report) -> str:
@@ -434,6 +441,9 @@ _VERBS = {
     'carry': _Verb("bring the fixups in a line's tree to that of another line", _carry, _add_carry),
     'review': _Verb('show what changed in the series since a revision of this repository', _review, _add_review),
     'sizes': _Verb('write how many lines each patch adds, and how many are common, to the docs', _sizes, _add_nothing),
+    'overview': _Verb(
+        'write what each patch needs, its size and what upstream has said to the docs', _overview, _add_nothing
+    ),
     'status': _Verb('say whether each patch still applies to the newest upstream release', _status, _add_status),
     'branch': _Verb('put a patch, with what it needs, on a branch of your clone of upstream', _branch, _add_branch),
     'matrix': _Verb("run upstream's own tests on base and fork, side by side", _matrix, _add_matrix),

@@ -118,6 +118,10 @@ class ReviewError(SeriesError):
     """A revision that holds no series to compare with."""
 
 
+class OverviewError(SeriesError):
+    """What is written down of patches that no line has."""
+
+
 class SizesError(SeriesError):
     """A page without a place for the table of sizes."""
 
