@@ -34,6 +34,8 @@ positional arguments:
               repository
     sizes     write how many lines each patch adds, and how many are common,
               to the docs
+    overview  write what each patch needs, its size and what upstream has said
+              to the docs
     status    say whether each patch still applies to the newest upstream
               release
     branch    put a patch, with what it needs, on a branch of your clone of
@@ -102,7 +104,7 @@ def test_main_branch_says_what_it_made(run: Run, user: User, tmp_path: Path) -> 
         f'`{clone}` is on the new branch `one`, which adds to `v1.0.0`:\n'
         '- Add one\n'
         'The title and the text of the pull request are in `build/pull-requests/1.0.0/0001-Add-one.md`.\n'
-        'Add `docs/one.md` to the navigation in `docs/navigation.yml`, which no patch can do.\n'
+        'Add `docs/one.md` to the navigation in `docs/navigation.yml`, where no page has a name like it.\n'
     )
     assert run('branch', '1', '--clone', str(clone), '--name', 'one', '--no-tools') == (0, said, '')
 
