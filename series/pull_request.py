@@ -60,7 +60,7 @@ def for_upstream(text: str) -> str:
     """Return a patch's message without the sentence on when the patch goes away, which is for readers of the series."""
     paragraphs: list[str] = []
     for paragraph in text.split('\n\n'):
-        kept = re.sub(r'(?:(?<=[.!?]\s)|\A)(?:This patch|It)\s+goes\s+away\b[\s\S]*?\.(?=\s|\Z)\s*', '', paragraph)
+        kept = re.sub(r'(?:(?<=[.!?]\s)|\A)(?:This\s+patch|It)\s+goes\s+away\b[\s\S]*?\.(?=\s|\Z)\s*', '', paragraph)
         if kept.strip():
             paragraphs.append(
                 paragraph if kept == paragraph else fill(kept, 72, break_long_words=False, break_on_hyphens=False)

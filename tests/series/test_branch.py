@@ -256,14 +256,15 @@ def test_pull_request_text_of_each_patch_has_all_its_words(patch: Path) -> None:
 
     title, _, body = text.partition('\n\n')
     assert title == message.subject
-    assert ' '.join(message.text.split()) in ' '.join(body.split())
+    assert ' '.join(for_upstream(message.text).split()) in ' '.join(body.split())
+    assert 'his patch goes away' not in ' '.join(body.split())
     assert 'Upstream-Status' not in text
     assert 'Needs:' not in text
 
 
 def test_branch_names_the_pages_that_the_navigation_lacks(series: Line, clone: User) -> None:
     assert make(series, clone, 1).notes == [
-        'Add `docs/title.md` to the navigation in `mkdocs.yml`, which no patch can do.'
+        'Add `docs/title.md` to the navigation in `mkdocs.yml`, where no page has a name like it.'
     ]
     assert make(series, clone, 2).notes == []
 
@@ -274,7 +275,7 @@ def test_branch_names_the_pages_that_the_newer_navigation_lacks(series: Line, cl
     clone.git('tag', '--force', f'v{series.name}')
 
     assert make(series, clone, 1).notes == [
-        'Add `docs/title.md` to the navigation in `docs/navigation.yml`, which no patch can do.'
+        'Add `docs/title.md` to the navigation in `docs/navigation.yml`, where no page has a name like it.'
     ]
     assert make(series, clone, 2).notes == []
 
