@@ -96,6 +96,10 @@ def test_message_faults_of_a_bad_subject_name_it(tmp_path: Path, subject: str, f
         (f'It is new.\n\n{STATUS}', ['The body has 3 words; it should have between 30 and 600.']),
         (f'{BODY}\n\n{"word " * 10}{"x" * 30}\n\n{STATUS}', [f"The line '{'word ' * 10}{'x' * 30}' of the body has 80 characters; 72 are the most."]),
         (f'{BODY}\n\n```\n{"code " * 20}\n```\n\n{STATUS}', []),
+        (
+            f'{BODY}\n\n#4347 asked for it.\n\n{STATUS}',
+            ["The line '#4347 asked for it.' of the body is a comment for git, which drops it when a fixup is folded in."],
+        ),
         (f'{BODY}\n\nThis\n---\nand that.\n\n{STATUS}', [
             'The last paragraph is not trailers only; there has to be an `Upstream-Status:`.',
             'The body has a line of three dashes, at which git ends a message.',
