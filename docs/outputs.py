@@ -17,7 +17,7 @@ from demo.render import render_scenario
 from demo.results import Results
 from demo.verdict import compare
 from docs.shown import ROOT, block, fill, write, written_pages
-from examples.__main__ import ON_BASE, WITHOUT_SCOPES, command, make_example_environment
+from examples.__main__ import WITHOUT_SCOPES, command, make_example_environment
 from pydantic_ai_slim.fork.errors import ForkError
 from series.errors import SeriesError
 from series.line import Line, find_line
@@ -63,9 +63,7 @@ def compare_example(name: str) -> str:
     if fork == base:
         return f'It prints, on the fork as on the base:\n\n{block(fork)}'
     there = 'the same file prints'
-    if name in ON_BASE:
-        there = f'with `{ON_BASE[name].removeprefix("toolsets.")}` in place of `per_run(make)`, {there}'
-    elif name in WITHOUT_SCOPES:
+    if name in WITHOUT_SCOPES:
         there = f'with scopes that keep nothing, {there}'
     return f'On the fork, it prints:\n\n{block(fork)}\n\nOn the base, {there}:\n\n{block(base)}'
 

@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[1]
 EXTRAS = '[fastmcp,mcp,openai]'
 """The extras that the examples need: those of MCP, and that of a real model."""
 
-ON_BASE = {'coordinated': 'toolsets.DynamicToolset(make, per_run_step=False)', 'mcp_client': 'make()'}
-"""What an example has on the base, by its name, in place of `per_run(make)`, which the base doesn't have."""
+WITH_FACTORIES = {'coordinated', 'mcp_client'}
+"""The examples that import `DynamicToolset` from where the base of 1.x doesn't export it."""
 
 WITHOUT_SCOPES = {'chat', 'saved_chat', 'tasks'}
 """The examples for which `examples.support` stands in for scopes on the base."""
@@ -67,12 +67,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command(name: str, python: Path, side: str) -> list[str]:
-    """Return the command that runs an example, on the base with what stands in place of `per_run()` there."""
-    if side == 'fork' or name not in ON_BASE:
+    """Return the command that runs an example, on the base with what that doesn't export."""
+    if side == 'fork' or name not in WITH_FACTORIES:
         return [str(python), '-m', f'examples.{name}']
     script = (
-        'import runpy, pydantic_ai.toolsets as toolsets; '
-        f'toolsets.per_run = lambda make: {ON_BASE[name]}; '
+        'import runpy, pydantic_ai.toolsets as toolsets; from pydantic_ai.toolsets._dynamic import DynamicToolset; '
+        'toolsets.DynamicToolset = DynamicToolset; '
         f'runpy.run_module("examples.{name}", run_name="__main__", alter_sys=True)'
     )
     return [str(python), '-c', script]

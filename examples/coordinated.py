@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 from pydantic_ai import Agent, AgentRunError, RunContext, ToolCallPart
 from pydantic_ai.models import Model
-from pydantic_ai.toolsets import per_run
+from pydantic_ai.toolsets import DynamicToolset
 from typing_extensions import Self
 
 from examples.browser import BrowserToolset
@@ -84,7 +84,7 @@ def make_agent(dsn: str, model: Model | str) -> Agent[UnitOfWork, str]:
         deps_type=UnitOfWork,
         instructions='Insert what you find into the table `findings (what)`.',
         toolsets=[
-            per_run(lambda ctx: UnitTransactionToolset(dsn, ctx.deps)),
+            DynamicToolset(lambda ctx: UnitTransactionToolset(dsn, ctx.deps), per_run_step=False),
             # The other tools of the browser know nothing of the unit of work.
             ReadingToolset().filtered(lambda ctx, tool: tool.name == 'read'),
         ],

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 from pydantic_ai import AbstractToolset, Agent, WrapperToolset
 from pydantic_ai.models import Model
-from pydantic_ai.toolsets import per_run
+from pydantic_ai.toolsets import DynamicToolset
 
 from examples.support import call, run_main, scripts
 
@@ -46,7 +46,7 @@ class ShieldedToolset(WrapperToolset[Any]):
 
 # --8<-- [start:agents]
 team = Agent(name='team', toolsets=[notes_toolset()])
-diary = Agent(name='diary', toolsets=[per_run(notes_toolset)])
+diary = Agent(name='diary', toolsets=[DynamicToolset(lambda ctx: notes_toolset(), per_run_step=False)])
 # --8<-- [end:agents]
 
 PROMPTS = 'Remember to buy milk.', 'Remember to buy tea.'

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+import anyio
 import pytest
 from pydantic_ai import AbstractToolset, Agent, ModelRetry, RunContext, UsageLimits, WrapperToolset
-from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
+from pydantic_ai.exceptions import AgentRunError, UnexpectedModelBehavior, UsageLimitExceeded
 from pydantic_ai.toolsets import CombinedToolset
 
 from .line import WRAPPERS, DynamicToolset, stream_events
@@ -232,12 +234,61 @@ async def test_b05_exit_after_exception_in_the_body_of_iter_before_the_first_nod
     check(journal.exit_of('toolset'), error)
 
 
-async def test_b05_exit_after_body_of_iter_left_early_gets_three_nones():
+@kinds
+async def test_b05_exit_of_a_run_that_is_left_before_it_has_a_result_gets_an_exception(
+    kind: Callable[[str, Journal], AbstractToolset[Any]],
+):
     journal = Journal()
-    async with Agent(scripted(), toolsets=[Session('toolset', journal)]).iter('go') as agent_run:
+    agent = Agent(scripted(['toolset']), toolsets=[CombinedToolset([kind('toolset', journal)]).prefixed('x')])
+    async with agent.iter('go') as agent_run:
         async for _ in agent_run:
             break
-    assert journal.exit_of('toolset') == SUCCESS
+    async with agent.run_stream('go') as result:
+        async for _ in result.stream_text(debounce_by=None):
+            break
+    assert len(journal.of('exit')) == 2
+    for event in journal.of('exit'):
+        check(event.got, event.got[1])
+        assert isinstance(event.got[1], AgentRunError)
+        assert 'before it had a result' in str(event.got[1])
+
+
+class WithTaskGroup(Session):
+    """A toolset that holds a task group as clients do that are written with the `mcp` package."""
+
+    async def __aenter__(self) -> Any:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(anyio.create_task_group())
+            await stack.enter_async_context(anyio.create_task_group())
+            self.stack = stack.pop_all()
+        return await super().__aenter__()
+
+    async def __aexit__(self, *args: object) -> Any:
+        await super().__aexit__(*args)
+        return await self.stack.__aexit__(*args)
+
+
+@pytest.mark.parametrize(
+    'place',
+    # At a step, it would be entered in another task than it's exited in
+    [
+        place
+        for name, place in PLACES.items()
+        if name not in ('dynamic per step', 'dynamic inside others', 'combination inside dynamic')
+    ],
+)
+@pytest.mark.parametrize('kind', [Boom, KeyError, ValueError])
+async def test_b05_exit_does_not_put_the_exception_of_the_run_into_a_group(
+    kind: type[Exception], place: Callable[[AbstractToolset[Any]], AbstractToolset[Any]]
+):
+    journal = Journal()
+    error = kind('model')
+    session = WithTaskGroup('toolset', journal)
+    agent = Agent(scripted(error), toolsets=[Server('outer', journal), place(session)])
+    with pytest.raises(kind) as caught:
+        await agent.run('go')
+    assert caught.value is error
+    check(journal.exit_of('outer'), error)
 
 
 async def test_b05_exit_after_exception_in_the_body_of_run_stream_gets_it():
@@ -533,7 +584,6 @@ async def test_b05_exits_of_a_run_that_succeeded_all_run_when_some_raise(failing
         await Agent(scripted(['a']), toolsets=toolsets).run('go')
     assert journal.names('exit') == ['e', 'd', 'c', 'b', 'a']
     assert caught.value is errors[failing[-1]]
-    assert set(errors.values()) <= set(contexts_of(caught.value))
     before: list[Boom] = []
     for event in journal.of('exit'):
         if before:
@@ -548,15 +598,18 @@ async def test_b05_exits_of_a_run_that_succeeded_all_run_when_some_raise(failing
 @pytest.mark.parametrize(
     'failing', [['a'], ['c'], ['e'], ['d', 'c'], ['e', 'c', 'a'], ['e', 'd', 'c', 'b', 'a']], ids=''.join
 )
-async def test_b05_exits_of_a_run_that_failed_all_get_its_exception_when_some_raise(failing: list[str]):
+async def test_b05_exits_of_a_run_that_failed_all_get_an_exception_when_some_raise(failing: list[str]):
     journal = Journal()
     toolsets, errors = failing_exits(journal, *failing)
     error = Boom('model')
     with pytest.raises(Boom) as caught:
         await Agent(scripted(error), toolsets=toolsets).run('go')
     assert journal.names('exit') == ['e', 'd', 'c', 'b', 'a']
+    raised: list[BaseException] = [error]
     for event in journal.of('exit'):
-        check(event.got, error)
+        # As with any exit stack, those after one that raises get what it has raised
+        check(event.got, raised[-1])
+        raised += [errors[name] for name in (event.toolset.name,) if name in errors]
     assert caught.value is errors[failing[-1]]
     assert {error, *errors.values()} <= set(contexts_of(caught.value))
 

@@ -1,0 +1,149 @@
+"""B31, B12: code that was found to work on the base, and not on an earlier fork."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any, cast
+from unittest.mock import AsyncMock, patch
+
+import anyio
+import pytest
+from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, UserError, WrapperToolset
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.toolsets import CombinedToolset
+from pydantic_ai.toolsets._dynamic import DynamicToolset
+
+from .toolsets import METHODS, Journal, Server, Session, run_as, scripted
+
+pytestmark = pytest.mark.anyio
+
+
+class Proxy:
+    """An object with the methods of a toolset that is none."""
+
+    def __init__(self, toolset: AbstractToolset[Any]):
+        self.toolset = toolset
+
+    async def for_run(self, ctx: RunContext[Any]) -> Any:
+        return self
+
+    async def for_run_step(self, ctx: RunContext[Any]) -> Any:
+        return self
+
+    def visit_and_replace(self, visitor: Any) -> Any:
+        return self
+
+    async def __aenter__(self) -> Any:
+        return await self.toolset.__aenter__()
+
+    async def __aexit__(self, *args: object) -> Any:
+        return await self.toolset.__aexit__(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.toolset, name)
+
+
+def proxy(journal: Journal) -> Any:
+    return Proxy(Server('t', journal))
+
+
+@pytest.mark.parametrize('method', METHODS)
+async def test_b12_object_with_the_methods_of_a_toolset_is_taken_where_the_base_takes_it(method: str):
+    journal = Journal()
+    await run_as('run', Agent(scripted(['t'])), method, toolsets=[proxy(journal)])
+    agent = Agent(scripted(['t']))
+    with agent.override(toolsets=[proxy(journal)]):
+        await run_as('override', agent, method)
+    await run_as('factory', Agent(scripted(['t']), toolsets=[lambda ctx: proxy(journal)]), method)
+    assert [event.run for event in journal.of('call')] == ['run', 'override', 'factory']
+    assert journal.names('enter') == journal.names('exit')
+
+
+async def test_b12_function_that_can_take_the_context_gets_it_at_each_step():
+    journal = Journal()
+    steps: list[int] = []
+
+    def optional(ctx: Any = None) -> Any:
+        steps.append(ctx.run_step)
+        return Server('t', journal)
+
+    await Agent(scripted(['t']), toolsets=[optional]).run('go')
+    await Agent(scripted(['t']), toolsets=[lambda ctx=None, n=3: optional(ctx)]).run('go')
+    agent = Agent(scripted(['t']))
+    agent.toolset(optional)
+    await agent.run('go')
+    assert steps == [1, 2] * 3
+
+
+@pytest.mark.parametrize('method', ['run', 'run_stream', 'iter'])
+async def test_b31_run_awaits_no_sleep(method: str):
+    def look() -> str:
+        """Look."""
+        return 'seen'
+
+    agent = Agent(TestModel(), toolsets=[FunctionToolset[Any]([look])])
+    with patch.object(asyncio, 'sleep', AsyncMock(side_effect=AssertionError('slept'))) as sleep:
+        assert await METHODS[method](agent) == '{"look":"seen"}'
+    assert sleep.await_count == 0
+
+
+class WithTaskGroup(Session):
+    """A toolset that has to be entered and exited in one task, like an MCP server."""
+
+    async def __aenter__(self) -> Any:
+        self.task_group = await anyio.create_task_group().__aenter__()
+        return await super().__aenter__()
+
+    async def __aexit__(self, *args: object) -> Any:
+        await super().__aexit__(*args)
+        return await self.task_group.__aexit__(*args)
+
+
+@pytest.mark.parametrize('takes_context', [True, False])
+@pytest.mark.parametrize('method', METHODS)
+async def test_b12_dynamic_toolset_of_the_run_can_return_what_has_a_task_group(method: str, takes_context: bool):
+    journal = Journal()
+
+    def make(ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return WithTaskGroup('t', journal)
+
+    factory = make if takes_context else lambda: WithTaskGroup('t', journal)
+    dynamic = cast(Any, DynamicToolset)(factory, per_run_step=False)
+    for toolset in (dynamic, dynamic.prefixed('x'), CombinedToolset([dynamic])):
+        await run_as('run', Agent(scripted(['t']), toolsets=[Server('s', journal), toolset]), method)
+    assert journal.lifecycle == ['+s', '+t', '-t', '-s'] * 3
+
+
+class Late(WrapperToolset[Any]):
+    """A toolset that gets what it wraps when it's entered."""
+
+    def __init__(self, journal: Journal):
+        self.journal = journal
+
+    async def __aenter__(self) -> Any:
+        self.wrapped = Server('t', self.journal)
+        return await super().__aenter__()
+
+
+async def test_b31_factory_can_return_a_wrapper_that_fills_itself():
+    journal = Journal()
+    dynamic = cast(Any, DynamicToolset)(lambda ctx: Late(journal), per_run_step=False)
+    await Agent(scripted(['t']), toolsets=[dynamic]).run('go')
+    assert journal.lifecycle == ['+t', '-t']
+
+
+def test_b31_fields_of_run_contexts_have_the_defaults_of_the_base():
+    fields = {field.name: field for field in dataclasses.fields(RunContext)}
+    if '_anchored_evidence' in fields:
+        assert fields['_anchored_evidence'].default is dataclasses.MISSING
+        assert fields['_anchored_evidence'].default_factory is not dataclasses.MISSING
+
+
+async def test_b12_class_that_requires_something_else_is_refused():
+    class OfUrl(Server):
+        def __init__(self, url: str):
+            raise NotImplementedError
+
+    with pytest.raises(UserError, match=r"toolsets\[0\].*'OfUrl'.*'url'.*lambda: OfUrl"):
+        Agent(toolsets=cast(Any, [OfUrl]))
