@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -15,7 +16,7 @@ from queue import SimpleQueue
 from threading import Lock
 
 from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
-from series import tree, upstream_tests
+from series import coverage, references, tree, upstream_tests
 from series.base import base_repository, clone
 from series.environments import interpreter, line_python, make_environment, overrides
 from series.errors import ApplyError, Fault, VerifyError
@@ -61,6 +62,7 @@ def upstream_environment(line: Line) -> Path:
     # A release of a dependency that came later can break a test, which would say nothing about a patch.
     newest = f'{line.released + timedelta(days=1)}T00:00:00Z'
     requirements = ['--exclude-newer', newest, *overrides(line), '--requirement', line.folder / 'tests.in']
+    requirements.append('coverage>=7.10')
     read = [part.read_text('utf-8') for part in requirements if isinstance(part, Path) and part.exists()]
     made_of = '\n'.join([str(python), newest, *read])
     ready = folder / '.ready'
@@ -83,7 +85,7 @@ def verify(
 
     Checked are the message, the paths, that `ruff` with upstream's settings finds nothing in them that it doesn't find
     before the patch, that `pydantic_ai` is imported, the tests that the patch adds or changes and the examples of the pages
-    and docstrings that it touches; after the last patch those of all patches; and that an extract would change nothing. A
+    and docstrings that it touches, that these run all lines which it adds, and that links in its docs resolve; after the last patch those of all patches; and that an extract would change nothing. A
     patch that doesn't need all patches before it is checked once more on those that it needs, and each that it needs must be
     missed when it isn't there. The tree and the patches stay as they are.
 
@@ -113,7 +115,7 @@ def verify(
         if together:
             checks = [check for check in checks if check.in_order]
             for check in checks:
-                check.tested = check.commit == checks[-1].commit
+                check.tested, check.measured = check.commit == checks[-1].commit, False
         patched = patched_digest(git)
         _run_all(checks, git, python, folder, report)
     if found and patched != line.patched and not any(verified.faults for verified in found):
@@ -152,7 +154,7 @@ def _plan(git: Git, patches: list[Path], report: Report) -> tuple[list[Verified]
         git.run('checkout', '--quiet', '--detach', commit)
         paths = git.lines('-c', 'core.quotePath=false', 'diff', '--name-only', '--no-renames', 'HEAD~1', 'HEAD')
         verified.faults += _path_faults(git, paths)
-        checks.append(_Check(verified, commit, paths))
+        checks.append(_Check(verified, commit, paths, measured=True))
         if patch == patches[-1]:
             checks.append(_Check(verified, commit, sorted(carried.difference(paths)), last=True))
         carried.update(paths)
@@ -267,6 +269,8 @@ class _Check:
     """Whether it is about what all other patches carry."""
     tested: bool = True
     """Whether it is imported and tested, or only read by ruff."""
+    measured: bool = False
+    """Whether the lines that the patch adds have to be run by the tests that it carries, and links have to resolve."""
     faults: list[Fault] = field(default_factory=list[Fault])
     tests: int = 0
 
@@ -350,6 +354,8 @@ class _Run:
     python: Path
     folder: Path
     """For what the tests need outside of the checkout."""
+    measuring: Sequence[str] = ()
+    """What Python runs pytest with, to measure what that runs."""
 
     def run(self, check: _Check, begin: Callable[[str], None]) -> None:
         """Ask ruff, run the tests and examples, as far as they are there, and import the package where that says more."""
@@ -363,7 +369,7 @@ class _Run:
         # `tests/test_examples.py` takes this one for a sign that every extra is installed. Our pages and docstrings need
         # no more than `tests.in` holds.
         upstream_tests.make_example_folders(self.git.folder, 'pydantic_ai_examples')
-        found = self._test(check)
+        found = self._measured(check)
         # What all patches carry is tested on a commit that is imported for the last patch already.
         if not check.last and (found or not check.tests):
             begin('Importing the package after')
@@ -374,6 +380,50 @@ class _Run:
             )
             found = [] if found else [fault]
         check.faults += found
+
+    def _measured(self, check: _Check) -> list[Fault]:
+        """Run the tests, and where they pass, say which of the added lines they don't run and which links lead nowhere."""
+        code = [path for path in check.paths if path.startswith(_PACKAGE) and path.endswith('.py')]
+        if not check.measured:
+            return self._test(check)
+        wanted = coverage.added(self.git, check.commit, code) if code else {}
+        if not wanted:
+            return self._test(check) or self._references(check)
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix='coverage-') as name:
+            settings = coverage.write_settings(self.git.folder, Path(name), code)
+            self.measuring = ['-m', 'coverage', 'run', f'--rcfile={settings}']
+            try:
+                found = self._test(check)
+            finally:
+                self.measuring = []
+            if found:
+                return found
+            report = Path(name) / 'report.json'
+            self._python('-m', 'coverage', 'combine', f'--rcfile={settings}', '--quiet')
+            self._python('-m', 'coverage', 'json', f'--rcfile={settings}', '-o', str(report), '--quiet')
+            missing = coverage.missing(report, self.git.folder, wanted)
+        problem = 'The tests that it carries do not run all lines that it adds.'
+        return [*([Fault(problem, '\n'.join(missing))] if missing else []), *self._references(check)]
+
+    def _references(self, check: _Check) -> list[Fault]:
+        """Say which links in the pages and docstrings that it touches lead nowhere."""
+        docs = self.git.folder / 'docs'
+        files = [
+            self.git.folder / path
+            for path in check.paths
+            if path.startswith(('docs/', _PACKAGE))
+            and path.endswith(('.md', '.py'))
+            and (self.git.folder / path).exists()
+        ]
+        broken = [
+            f'{path.relative_to(self.git.folder)}: {link}'
+            for path in files
+            if path.suffix == '.md'
+            for link in references.broken_links(docs, path)
+        ]
+        if names := references.names(path.read_text('utf-8') for path in files):
+            broken += self._python('-c', references.RESOLVE, *names).stdout.splitlines()
+        return [Fault('Its docs have links that lead nowhere.', '\n'.join(broken))] if broken else []
 
     def _check_out(self, commit: str) -> None:
         """Check a commit out, with the compiled files of what it has in common with the one before."""
@@ -424,7 +474,7 @@ class _Run:
         # Faults enough to see what is wrong; whether there is one is all that is asked without a patch that is needed.
         most = 1 if check.unneeded else 5
         options = ('-q', '--tb=short', f'--maxfail={most}', '-p', 'no:cacheprovider')
-        done = self._python('-m', 'pytest', *options, *arguments)
+        done = self._python(*self.measuring, '-m', 'pytest', *options, *arguments)
         summary = done.stdout.strip().rpartition('\n')[2]
         check.tests += int(passed[1]) if (passed := re.search(r'(\d+) passed', summary)) else 0
         # 5: no test was selected, as in a file without examples.

@@ -421,3 +421,37 @@ def test_verify_blames_a_patch_for_no_finding_of_the_one_before(line: Line, user
         check(line, together=together)
     blamed = [patch for patch, found in error.value.faults.items() for fault in found if '`ruff`' in fault.problem]
     assert blamed == [line.show(line.patches[0])]
+
+
+def test_verify_of_a_patch_whose_tests_leave_lines_out_names_them(line: Line, user: User) -> None:
+    code = (
+        PACKAGE['pydantic_ai/tools.py']
+        + '\n\ndef subtract(a: int, b: int) -> int:\n    if a < b:\n        print(a)\n        return -1\n'
+        + '    if a == 1000:\n        return 0  # pragma: no cover\n    return a - b\n'
+    )
+    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT | {TOOLS: code, NEW: 'x = 1\n'}))
+    with pytest.raises(VerifyError) as error:
+        check(line)
+    ((fault,),) = error.value.faults.values()
+    assert (fault.problem, fault.words) == (
+        'The tests that it carries do not run all lines that it adds.',
+        f'{NEW} (no test imports it)\n{TOOLS}:11-12',
+    )
+
+
+NEW = 'pydantic_ai_slim/pydantic_ai/new.py'
+
+
+def test_verify_of_a_patch_whose_docs_have_links_that_lead_nowhere_names_them(line: Line, user: User) -> None:
+    page = (
+        "# Tools and `names`\n\n[this](#tools-and-names), [that](#gone), [upstream's](agent.md#runs), "
+        '[`add()`][pydantic_ai.tools.add], [`gone()`][pydantic_ai.tools.gone]\n\n```python\nx = "[a](#b)"\n```\n'
+    )
+    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT | {'docs/links.md': page}))
+    with pytest.raises(VerifyError) as error:
+        check(line)
+    ((fault,),) = error.value.faults.values()
+    assert (fault.problem, fault.words) == (
+        'Its docs have links that lead nowhere.',
+        'docs/links.md: #gone\npydantic_ai.tools.gone',
+    )

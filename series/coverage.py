@@ -1,0 +1,87 @@
+"""Find out which of the lines that a patch adds to the package its own tests don't run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tomli
+
+from series.git import Git
+
+_SETTINGS = 'pyproject.toml'
+
+
+def write_settings(tree: Path, folder: Path, paths: Iterable[str]) -> Path:
+    """Write the settings of a measurement: those of upstream for what isn't to be run, and nothing else of them.
+
+    Args:
+        tree: The checkout, with upstream's settings.
+        folder: Where to write them. It gets what is measured, too.
+        paths: The files to be measured.
+    """
+    found: dict[str, Any] = {}
+    if (tree / _SETTINGS).exists():
+        found = tomli.loads((tree / _SETTINGS).read_text('utf-8')).get('tool', {}).get('coverage', {}).get('report', {})
+    kept = {name: found[name] for name in ('exclude_lines', 'exclude_also') if name in found}
+    run = {
+        'data_file': str(folder / 'data'),
+        'include': [str(tree / path) for path in paths],
+        # Some tests start processes.
+        'parallel': True,
+        'patch': ['subprocess'],
+        'disable_warnings': ['no-data-collected', 'module-not-imported', 'include-ignored'],
+    }
+    folder.mkdir(exist_ok=True)
+    settings = folder / 'settings.toml'
+    settings.write_text(
+        ''.join(
+            f'[tool.coverage.{table}]\n' + ''.join(f'{name} = {json.dumps(value)}\n' for name, value in values.items())
+            for table, values in (('run', run), ('report', kept))
+        ),
+        'utf-8',
+    )
+    return settings
+
+
+def added(git: Git, commit: str, paths: Sequence[str]) -> dict[str, set[int]]:
+    """Return the numbers of the lines that a commit adds, by file."""
+    found: dict[str, set[int]] = {}
+    path = ''
+    for line in git.lines('diff', '--unified=0', '--no-renames', f'{commit}~1', commit, '--', *paths):
+        if line.startswith('+++ '):
+            path = line.removeprefix('+++ b/').rstrip('\t')
+        elif hunk := re.match(r'@@ -\S+ \+(\d+)(?:,(\d+))? @@', line):
+            first, count = int(hunk[1]), int(hunk[2] or 1)
+            found.setdefault(path, set()).update(range(first, first + count))
+    return found
+
+
+def missing(report: Path, tree: Path, wanted: Mapping[str, set[int]]) -> list[str]:
+    """Return which of the wanted lines didn't run, as `path:first-last`."""
+    files: dict[str, Any] = json.loads(report.read_text('utf-8'))['files'] if report.exists() else {}
+    measured = {(tree / path).resolve(): file for path, file in files.items()}
+    found: list[str] = []
+    for path, numbers in sorted(wanted.items()):
+        file = measured.get((tree / path).resolve())
+        if file is None:
+            # Nothing imported it. `coverage` doesn't say so of a file that it was told to look at by its path.
+            if numbers and (tree / path).read_text('utf-8').strip():
+                found.append(f'{path} (no test imports it)')
+            continue
+        found += [f'{path}:{span}' for span in _spans(sorted(numbers.intersection(file['missing_lines'])))]
+    return found
+
+
+def _spans(numbers: Sequence[int]) -> list[str]:
+    """Return numbers as spans: `3`, `5-7`."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1][1:] = [number]
+        else:
+            spans.append([number])
+    return ['-'.join(map(str, span)) for span in spans]
