@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -370,6 +371,8 @@ class _Run:
         # no more than `tests.in` holds.
         upstream_tests.make_example_folders(self.git.folder, 'pydantic_ai_examples')
         found = self._measured(check)
+        if check.last:
+            found += self._api(check)
         # What all patches carry is tested on a commit that is imported for the last patch already.
         if not check.last and (found or not check.tests):
             begin('Importing the package after')
@@ -424,6 +427,25 @@ class _Run:
         if names := references.names(path.read_text('utf-8') for path in files):
             broken += self._python('-c', references.RESOLVE, *names).stdout.splitlines()
         return [Fault('Its docs have links that lead nowhere.', '\n'.join(broken))] if broken else []
+
+    def _api(self, check: _Check) -> list[Fault]:
+        """Say what in the API isn't compatible with the base any more, in the words of griffe, as upstream's CI asks it."""
+        base = self.git.run('rev-list', '--max-parents=0', check.commit)
+        command = ['-m', 'griffecli', 'check', PACKAGE, '--search', UPSTREAM_FOLDER, '--against', base]
+        done = subprocess.run(
+            [sys.executable, *command, '--format', 'oneline', '--no-color'],
+            cwd=self.git.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return (
+            [Fault('With all patches, the API is not compatible with that of the base.', done.stdout)]
+            if done.returncode
+            else []
+        )
 
     def _check_out(self, commit: str) -> None:
         """Check a commit out, with the compiled files of what it has in common with the one before."""

@@ -455,3 +455,14 @@ def test_verify_of_a_patch_whose_docs_have_links_that_lead_nowhere_names_them(li
         'Its docs have links that lead nowhere.',
         'docs/links.md: #gone\npydantic_ai.tools.gone',
     )
+
+
+def test_verify_of_a_series_that_breaks_the_api_says_what(line: Line, user: User) -> None:
+    code = PACKAGE['pydantic_ai/tools.py'].replace('def add(a: int, b: int)', 'def add(a: int, b: int, c: int)')
+    test = 'from pydantic_ai import add\n\n\ndef test_add():\n    assert add(1, 2, 3) == 3\n'
+    write(line, user, (MESSAGE.format('Add a summand'), {TOOLS: code, 'tests/test_tools.py': test}))
+    with pytest.raises(VerifyError) as error:
+        check(line)
+    ((fault,),) = error.value.faults.values()
+    assert fault.problem == 'With all patches, the API is not compatible with that of the base.'
+    assert fault.words.strip().endswith('tools.py:1: add(c): Parameter was added as required')
