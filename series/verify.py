@@ -424,7 +424,15 @@ class _Run:
             if path.suffix == '.md'
             for link in references.broken_links(docs, path)
         ]
-        if names := references.names(path.read_text('utf-8') for path in files):
+        # What upstream itself refers to is none of the patch's.
+        before = [
+            self.git.attempt(
+                'cat-file', 'blob', f'{check.commit}~1:{path.relative_to(self.git.folder)}'
+            ).stdout.decode()
+            for path in files
+        ]
+        known = references.names(before)
+        if names := [name for name in references.names(path.read_text('utf-8') for path in files) if name not in known]:
             broken += self._python('-c', references.RESOLVE, *names).stdout.splitlines()
         return [Fault('Its docs have links that lead nowhere.', '\n'.join(broken))] if broken else []
 
