@@ -433,7 +433,7 @@ class _Run:
         ]
         known = references.names(before)
         if names := [name for name in references.names(path.read_text('utf-8') for path in files) if name not in known]:
-            broken += self._python('-c', references.RESOLVE, *names).stdout.splitlines()
+            broken += filter(None, self._python('-c', references.RESOLVE, *names).stdout.splitlines())
         return [Fault('Its docs have links that lead nowhere.', '\n'.join(broken))] if broken else []
 
     def _api(self, check: _Check) -> list[Fault]:

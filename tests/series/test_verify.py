@@ -466,3 +466,9 @@ def test_verify_of_a_series_that_breaks_the_api_says_what(line: Line, user: User
     ((fault,),) = error.value.faults.values()
     assert fault.problem == 'With all patches, the API is not compatible with that of the base.'
     assert fault.words.strip().endswith('tools.py:1: add(c): Parameter was added as required')
+
+
+def test_verify_of_a_patch_whose_links_all_lead_somewhere_finds_nothing(line: Line, user: User) -> None:
+    page = '# Tools\n\n[this](#tools), [`add()`][pydantic_ai.tools.add]\n'
+    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT | {'docs/links.md': page}))
+    assert [verified.faults for verified in check(line)] == [[]]
