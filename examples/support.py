@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from argparse import ArgumentParser
-from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from socket import gaierror
@@ -23,7 +23,7 @@ from pydantic_ai import (
     toolsets,
 )
 from pydantic_ai.models import Model, infer_model
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
 # The examples run without this repository being installed.
 sys.path.append(str(Path(__file__).parents[1]))
@@ -92,7 +92,16 @@ def scripts(steps: Mapping[str, Sequence[Step]]) -> FunctionModel:
         prompt = next(part for part in messages[0].parts if isinstance(part, UserPromptPart))
         return _next_response(steps[str(prompt.content)], messages)
 
-    return FunctionModel(respond)
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+        for index, part in enumerate((await respond(messages, info)).parts):
+            if isinstance(part, ToolCallPart):
+                args = part.args_as_json_str()
+                yield {index: DeltaToolCall(name=part.tool_name, json_args=args, tool_call_id=part.tool_call_id)}
+            elif isinstance(part, TextPart):
+                for word in part.content.split(' '):
+                    yield f'{word} '
+
+    return FunctionModel(respond, stream_function=stream)
 
 
 def _next_response(steps: Sequence[Step], messages: Sequence[ModelMessage]) -> ModelResponse:

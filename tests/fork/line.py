@@ -143,6 +143,16 @@ def wrapping(wrap: Callable[[AbstractToolset[Any]], AbstractToolset[Any]]) -> An
     return Wrapping()
 
 
+def handling_deferred_calls(handler: Any, position: str | None = None, wraps: Any = ()) -> Any:
+    """Make upstream's own capability that handles deferred calls, which asks for a place among others."""
+
+    class Handling(_capability('HandleDeferredToolCalls')):
+        def get_ordering(self) -> Any:
+            return _capability('CapabilityOrdering')(position=position, wraps=[_capability(name) for name in wraps])
+
+    return Handling(handler)
+
+
 @asynccontextmanager
 async def realtime_session(agent: Agent[Any, Any], *tool_calls: str, **options: Any) -> AsyncGenerator[Any]:
     """Open a session with a realtime model that calls these tools, with the argument `value`, and then says nothing more."""

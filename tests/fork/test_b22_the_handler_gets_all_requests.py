@@ -9,8 +9,18 @@ from functools import partial
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ModelResponse, RunContext
+from pydantic_ai import (
+    Agent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ModelMessage,
+    ModelResponse,
+    RunContext,
+    TextPart,
+    ToolCallPart,
+)
 from pydantic_ai.agent import WrapperAgent
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, answer_none, approve
 from .toolsets import METHODS, run
@@ -154,3 +164,20 @@ async def test_b22_tools_that_require_approval_can_be_given_to_the_agent_itself(
     agent.tool(requires_approval=True)(tools.delete)
     assert await run(agent) == 'all done'
     assert tools.done == ['delete']
+
+
+@pytest.mark.parametrize('args', ['{"value": ', '{"value": []}', '[1]'])
+async def test_b22_it_is_not_asked_about_calls_that_do_not_fit(args: str):
+    """The model is told what's wrong and tries again, as with other tools."""
+    first = [ToolCallPart('delete', args, tool_call_id='bad'), ToolCallPart('write', {}, tool_call_id='write')]
+
+    async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        done = sum(isinstance(message, ModelResponse) for message in messages)
+        parts = [first, [ToolCallPart('delete', {}, tool_call_id='good')], [TextPart('all done')]]
+        return ModelResponse(parts=parts[done])
+
+    tools, handler = Tools(), Handler(approve)
+    agent = Agent(FunctionModel(respond), toolsets=[tools.toolset], deferred_tool_handler=handler)
+    assert await run(agent) == 'all done'
+    assert handler.asked == [['write'], ['good']]
+    assert tools.done == ['write', 'good']

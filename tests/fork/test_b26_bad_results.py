@@ -23,8 +23,9 @@ from pydantic_ai import (
     UserError,
 )
 
+from . import line
 from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, approve, calling, returned
-from .line import CANCELLED, LEAVES_OVER_WHAT_ASKS_TOO_OFTEN
+from .line import CANCELLED, HAS_CAPABILITIES, LEAVES_OVER_WHAT_ASKS_TOO_OFTEN
 from .toolsets import METHODS, Journal, Session, run
 
 pytestmark = pytest.mark.anyio
@@ -65,14 +66,8 @@ async def test_b26_all_faults_are_reported():
     assert str(error.value).splitlines() == [
         'The deferred tool handler returned invalid results.',
         "Tool call 'nothing' is none of those that the handler was asked for, which are 'write', 'delete', 'send'.",
-        (
-            "Tool call 'send' of 'send' is executed externally and not up for approval. "
-            'Return its result in `calls`, or leave it out to leave it to the caller of the run.'
-        ),
-        (
-            "Tool call 'write' of 'write' requires approval and is not executed externally. "
-            'Answer it in `approvals`, or leave it out to leave it to the caller of the run.'
-        ),
+        "Tool call 'send' of 'send' is executed externally. Return its result in `calls`, not in `approvals`.",
+        "Tool call 'write' of 'write' requires approval. Answer it in `approvals`, not in `calls`.",
     ]
 
 
@@ -207,6 +202,50 @@ async def test_b26_the_limit_on_tool_calls_holds():
 async def test_b26_results_that_are_not_dicts_are_refused():
     bad: Any = DeferredToolResults(approvals=['delete'], metadata=None)  # pyright: ignore[reportArgumentType]
     tools = Tools()
-    with pytest.raises(UserError, match=r"`approvals` is \['delete'\]\. Use a dict.*\n`metadata` is None\. Use a dict"):
+    with pytest.raises(
+        UserError,
+        match=r"approvals=\['delete'\], metadata=None.* Each field is a dict whose keys are the IDs of tool calls",
+    ):
         await run(agent_of(tools, ['delete'], deferred_tool_handler=Handler(lambda requests: bad)))
     assert tools.done == []
+
+
+@pytest.mark.skipif(not HAS_CAPABILITIES, reason='this line has no capabilities')
+@pytest.mark.parametrize(
+    ('results', 'named'),
+    [
+        (DeferredToolResults(approvals={'nothing': True, 'delete': True}), "'nothing'"),
+        (DeferredToolResults(approvals={'delete': True, 'send': True}, calls={'send': 1}), "'send'"),
+        (DeferredToolResults(approvals={'delete': True}, calls={'write': 1}), "'write'"),
+    ],
+)
+async def test_b26_what_the_base_ignored_of_a_capability_is_ignored_with_a_warning(
+    results: DeferredToolResults, named: str
+):
+    tools = Tools()
+    capability = line.handling_deferred_calls(lambda ctx, requests: results)
+    agent = agent_of(tools, ['look', 'delete', 'write', 'send'], output_type=OUTPUTS, capabilities=[capability])
+    with pytest.warns(UserWarning, match=f'Tool call {named}') as caught:
+        output = (await agent.run('go')).output
+    assert len(caught) == 1
+    assert tools.done == ['look', 'delete']
+    assert isinstance(output, DeferredToolRequests)
+
+
+async def test_b26_a_handler_may_change_its_requests():
+    """Whether it takes off what it has answered or empties them."""
+
+    def answer(requests: DeferredToolRequests) -> DeferredToolResults:
+        results = approve(requests)
+        requests.approvals.clear()
+        requests.calls.clear()
+        requests.metadata.clear()
+        return results
+
+    tools = Tools()
+    agent = agent_of(tools, ['delete', 'write', 'send'], output_type=OUTPUTS)
+    output = await run(agent, deferred_tool_handler=Handler(answer))
+    assert sorted(tools.done) == ['delete', 'write']
+    assert isinstance(output, DeferredToolRequests)
+    assert [call.tool_call_id for call in output.calls] == ['send']
+    assert output.metadata == {'send': {'why': 'send'}}

@@ -18,6 +18,7 @@ from pydantic_ai import (
     TextPart,
     ToolCallPart,
     UnexpectedModelBehavior,
+    UserError,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
@@ -90,3 +91,17 @@ async def test_b26_answer_is_not_taken_for_a_call_with_the_same_id_that_needed_n
     await files.agent('delete', 'look').run('go', deferred_tool_handler=handler)
     assert [call.tool_name for call in handler.requests[0].approvals] == ['delete']
     assert files.done == (['1', '0'] if approved else ['1'])
+
+
+@pytest.mark.parametrize('names', [('delete', 'delete'), ('write', 'write'), ('delete', 'write'), ('delete', 'send')])
+@pytest.mark.parametrize('handled', [True, False])
+async def test_b26_one_answer_is_not_for_two_calls_in_the_two_run_way(handled: bool, names: tuple[str, str]):
+    """Whether the first run or the second says so, and whether or not the second has a handler."""
+    files, handler = Files(), Handler(answer)
+    agent = files.agent(*names)
+    options: dict[str, Any] = {'deferred_tool_handler': handler} if handled else {}
+    with pytest.raises((UserError, UnexpectedModelBehavior), match=r"tool_call_id.*: \['same'\]"):
+        messages = (await agent.run('go')).all_messages()
+        results = DeferredToolResults(approvals={'same': True})
+        await agent.run(message_history=messages, deferred_tool_results=results, **options)
+    assert (files.done, handler.asked) == ([], [])

@@ -1,0 +1,307 @@
+"""Ask a person: a server streams each run to a page, which shows its questions and sends the answers back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import socket
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import uvicorn
+from fastapi import FastAPI, HTTPException
+from fastapi.responses import FileResponse, StreamingResponse
+from pydantic import BaseModel
+from pydantic_ai import (
+    Agent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    FunctionToolResultEvent,
+    FunctionToolset,
+    PartDeltaEvent,
+    PartStartEvent,
+    RunContext,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+    ToolDenied,
+)
+from pydantic_ai.models import Model
+from typing_extensions import Self
+
+from examples.support import call, run_main, scripts
+
+PAGE = Path(__file__).parent / 'site' / 'approvals.html'
+
+
+# --8<-- [start:person]
+class Person:
+    """Whoever looks at the page of a run. Questions are events of its stream; answers come in requests of their own."""
+
+    def __init__(self, questions: dict[str, asyncio.Future[bool]], *, time_limit: float) -> None:
+        """Make a person who has just opened the stream.
+
+        Args:
+            questions: Where the server finds the questions that wait, by an id that nobody can guess.
+            time_limit: The seconds after which a question that nobody answers is a denial.
+        """
+        self.events: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+        self.gone = False
+        self._questions = questions
+        self._mine: set[str] = set()
+        self._time_limit = time_limit
+
+    def tell(self, kind: str, **data: Any) -> None:
+        """Send an event to the page."""
+        self.events.put_nowait((kind, data))
+
+    async def ask(self, ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
+        """Ask for each call of a response that needs an approval, all at once. This is the `deferred_tool_handler`."""
+        answers = await asyncio.gather(*(self._decide(ctx, call) for call in requests.approvals))
+        return DeferredToolResults(
+            approvals={call.tool_call_id: answer for call, answer in zip(requests.approvals, answers, strict=True)}
+        )
+
+    async def _decide(self, ctx: RunContext[Any], call: ToolCallPart) -> bool | ToolDenied:
+        if self.gone:
+            return ToolDenied('Nobody is there to approve this.')
+        id_ = secrets.token_urlsafe()
+        self._questions[id_] = answer = asyncio.get_running_loop().create_future()
+        self._mine.add(id_)
+        agent = getattr(ctx, 'agent', None)  # 1.x doesn't say whose run it is
+        self.tell(
+            'question',
+            id=id_,
+            agent=agent.name if agent else 'the agent',
+            tool=call.tool_name,
+            args=call.args_as_dict(),
+        )
+        try:
+            return await asyncio.wait_for(answer, self._time_limit)
+        except asyncio.TimeoutError:
+            return ToolDenied('Nobody has answered in time.')
+        finally:
+            self._mine.discard(id_)
+            del self._questions[id_]
+            self.tell('answered', id=id_)
+
+    def leave(self) -> None:
+        """Deny what waits for an answer, and all that comes."""
+        self.gone = True
+        for id_ in self._mine:
+            if not self._questions[id_].done():
+                self._questions[id_].set_result(False)
+
+    async def note(self, ctx: RunContext[Any], events: AsyncIterable[Any]) -> None:
+        """Pass a run's events on. This is the `event_stream_handler`."""
+        async for event in events:
+            if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
+                self.tell('text', text=event.part.content)
+            elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+                self.tell('text', text=event.delta.content_delta)
+            elif isinstance(event, FunctionToolResultEvent):
+                part: Any = event.part if hasattr(event, 'part') else event.result
+                self.tell('result', tool=part.tool_name, content=str(part.content))
+
+
+# --8<-- [end:person]
+
+
+# --8<-- [start:server]
+class Answer(BaseModel):
+    """What a person says to a question."""
+
+    id: str
+    approved: bool
+
+
+class Desk:
+    """Serves the page, the stream of each run, and the answers."""
+
+    def __init__(self, agent: Agent[None, str], *, time_limit: float = 300, patience: float = 10) -> None:
+        """Make a server.
+
+        Args:
+            agent: Who works.
+            time_limit: The seconds that a question waits.
+            patience: The seconds that a run has to end once its page is closed.
+        """
+        self.agent = agent
+        self.questions: dict[str, asyncio.Future[bool]] = {}
+        self.time_limit = time_limit
+        self.patience = patience
+        self.app = FastAPI()
+        self.app.get('/')(self.page)
+        self.app.get('/run')(self.run)
+        self.app.post('/answers', status_code=204)(self.answer)
+
+    async def page(self) -> FileResponse:
+        """Show the page."""
+        return FileResponse(PAGE)
+
+    async def run(self, prompt: str) -> StreamingResponse:
+        """Run the agent, and stream what happens."""
+        return StreamingResponse(self._stream(prompt), media_type='text/event-stream')
+
+    async def answer(self, answer: Answer) -> None:
+        """Take an answer, unless the question was answered, is too old or was never asked."""
+        question = self.questions.get(answer.id)
+        if question is None or question.done():
+            raise HTTPException(404, 'This question no longer waits for an answer.')
+        question.set_result(answer.approved)
+
+    async def _stream(self, prompt: str) -> AsyncGenerator[str]:
+        person = Person(self.questions, time_limit=self.time_limit)
+        task = asyncio.create_task(self._work(prompt, person))
+        try:
+            kind = ''
+            while kind != 'end':
+                kind, data = await person.events.get()
+                yield f'event: {kind}\ndata: {json.dumps(data)}\n\n'
+        finally:
+            # When the page is closed, this is cancelled. The run is told "no", and may end as it would.
+            person.leave()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task], timeout=self.patience)
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def _work(self, prompt: str, person: Person) -> None:
+        error = None
+        try:
+            await self.agent.run(prompt, deferred_tool_handler=person.ask, event_stream_handler=person.note)
+        except Exception as exception:  # noqa: BLE001 (the page is told of any)
+            error = str(exception)
+        finally:
+            person.tell('end', error=error)
+
+
+# --8<-- [end:server]
+
+
+# --8<-- [start:agents]
+class Mailbox(FunctionToolset[Any]):
+    """Drafts that live as long as the run, however long it waits for a person. Sending one needs an approval."""
+
+    stateful = True
+
+    def __init__(self, post: Callable[[str], Any] = print) -> None:
+        """Make a mailbox without drafts.
+
+        Args:
+            post: What sends a text.
+        """
+        super().__init__([self.draft])
+        self.add_function(self.send, requires_approval=True)
+        self.post = post
+        self.drafts: list[str] = []
+
+    def copy(self) -> Self:
+        """Make a mailbox for a run."""
+        return type(self)(self.post)
+
+    def for_sub_agent(self, ctx: RunContext[Any]) -> Self:
+        """Share the drafts: the sub-agent sends what its parent wrote."""
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        """Throw the drafts away."""
+        self.drafts.clear()
+
+    async def draft(self, text: str) -> str:
+        """Write a draft, and return its number."""
+        self.drafts.append(text)
+        return f'draft {len(self.drafts)}'
+
+    async def send(self, number: int) -> str:
+        """Send a draft."""
+        self.post(f'Sent: {self.drafts[number - 1]}')
+        return f'draft {number} was sent'
+
+
+mailbox = Mailbox()
+clerk = Agent('openai:gpt-5-mini', name='clerk', toolsets=[mailbox], defer_model_check=True)
+desk = Agent('openai:gpt-5-mini', name='desk', toolsets=[mailbox], defer_model_check=True)
+
+
+@desk.tool
+async def ask_clerk(ctx: RunContext[Any], task: str) -> str:
+    """Have the clerk do something with the mail. It asks the same person."""
+    result = await clerk.run(task, deferred_tool_handler=ctx.deferred_tool_handler, usage=ctx.usage)
+    return str(result.output)
+
+
+# --8<-- [end:agents]
+
+WRITE = 'Tell Ada that the shop is closed on Monday.'
+DELEGATE = 'Write to Bob that we miss him, and let the clerk send it.'
+SEND = 'Send draft 1.'
+SCRIPT = scripts(
+    {
+        WRITE: [call('draft', text='Dear Ada, we are closed on Monday.'), call('send', number=1)],
+        DELEGATE: [call('draft', text='Dear Bob, we miss you.'), call('ask_clerk', task=SEND)],
+        SEND: [call('send', number=1)],
+    }
+)
+
+
+@asynccontextmanager
+async def serve(app: FastAPI, port: int = 0) -> AsyncGenerator[str]:
+    """Serve an application on this machine, and give its URL."""
+    with socket.socket() as listening:
+        listening.bind(('127.0.0.1', port))
+        server = uvicorn.Server(uvicorn.Config(app, log_level='warning', timeout_graceful_shutdown=5))
+        task = asyncio.create_task(server.serve([listening]))
+        try:
+            while not server.started:
+                await asyncio.sleep(0.01)
+            yield f'http://127.0.0.1:{listening.getsockname()[1]}'
+        finally:
+            server.should_exit = True
+            await task
+
+
+async def visit(url: str, prompt: str, *, approved: bool) -> None:
+    """Do what the page does: say something, show what happens, and answer each question."""
+    print(f'> {prompt}')
+    async with (
+        httpx.AsyncClient(base_url=url, timeout=60) as page,
+        page.stream('GET', '/run', params={'prompt': prompt}) as stream,
+    ):
+        kind, text = '', ''
+        async for line in stream.aiter_lines():
+            name, _, value = line.partition(': ')
+            if name == 'event':
+                kind = value
+            elif name == 'data':
+                data = json.loads(value)
+                text += data.get('text', '')
+                if data.get('error'):
+                    text += f'It failed: {data["error"]}'
+                if kind == 'question':
+                    print(f'May {data["agent"]} call {data["tool"]}({data["args"]})? {"Yes" if approved else "No"}.')
+                    answer = {'id': data['id'], 'approved': approved}
+                    (await page.post('/answers', json=answer)).raise_for_status()
+    print(text.strip())
+
+
+async def main(model: Model | str) -> None:
+    """Have the desk and its clerk ask a person who says yes, and one who says no."""
+    with desk.override(model=model), clerk.override(model=model):
+        async with serve(Desk(desk).app, int(os.environ.get('PORT', '0'))) as url:
+            if 'PORT' in os.environ:
+                print(f'Open {url} and say, for instance: {DELEGATE}', flush=True)
+                await asyncio.Event().wait()
+            await visit(url, WRITE, approved=True)
+            await visit(url, DELEGATE, approved=True)
+            await visit(url, WRITE, approved=False)
+
+
+if __name__ == '__main__':
+    run_main(main, SCRIPT)
