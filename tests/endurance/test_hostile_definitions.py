@@ -301,7 +301,7 @@ async def test_hostile_entry_or_exit_ends_its_run_only(
     await check(figures('Hostile `__aenter__()` and `__aexit__()`'), journal, agent, expected)
 
 
-@pytest.mark.parametrize('kind', ['lambda', 'async function', 'per_run', 'function of the context'])
+@pytest.mark.parametrize('kind', ['lambda', 'async function', 'per run', 'function of the context'])
 @cases(MADE)
 async def test_hostile_factory_ends_its_run_only(does: Does, expected: Expected, kind: str, figures: Figures) -> None:
     def make() -> Any:

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pydantic_ai import AbstractToolset, Agent, RunContext
-from pydantic_ai.toolsets import CombinedToolset, per_run
+from pydantic_ai.toolsets import CombinedToolset
 
 from .delegation import Notes, calling, delegating
-from .line import CANCELLED, DynamicToolset
+from .line import CANCELLED, DynamicToolset, once_per_run
 from .toolsets import Journal, Server, Session
 
 Start = Callable[[], Awaitable[Any]]
@@ -43,7 +43,7 @@ def _shared_in_two_places(journal: Journal) -> list[Any]:
 
 
 def _per_run(journal: Journal) -> list[Any]:
-    return [per_run(lambda: Session('a', journal)), lambda: Session('b', journal)]
+    return [once_per_run(lambda: Session('a', journal)), lambda: Session('b', journal)]
 
 
 def _class_and_async(journal: Journal) -> list[Any]:

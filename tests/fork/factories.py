@@ -16,8 +16,8 @@ from typing import Any, Protocol, cast
 
 from pydantic_ai import AbstractToolset, Agent, RunContext, WrapperToolset
 from pydantic_ai.models import Model
-from pydantic_ai.toolsets import per_run
 
+from .line import DynamicToolset
 from .toolsets import METHODS, Journal, Server, run_as
 
 Make = Callable[[], Any]
@@ -44,8 +44,11 @@ class Makes:
         assert isinstance(ctx, RunContext)
         return self.make()
 
-    def with_defaults(self, ctx: Any = 'default', *, other: Any = None) -> Any:
-        assert ctx == 'default'
+    def with_defaults(self, ctx: Any = None, *, other: Any = None) -> Any:
+        assert isinstance(ctx, RunContext)
+        return self.make()
+
+    def with_options(self, *, option: Any = None) -> Any:
         return self.make()
 
     def with_more(self, more: str, ctx: RunContext[Any], *, option: str, unused: None = None) -> Any:
@@ -84,46 +87,46 @@ WITHOUT_CONTEXT: dict[str, Callable[[Make], Any]] = {
     'lambda': lambda make: lambda: make(),
     'async function': lambda make: Makes(make).async_method,
     'bound method': lambda make: Makes(make).method,
-    'callable with defaults': lambda make: Makes(make).with_defaults,
+    'callable with options': lambda make: Makes(make).with_options,
     'callable instance': Callable0,
     'async callable instance': AsyncCallable0,
     'partial': lambda make: partial(Makes.method, Makes(make)),
     'partial of an async function': lambda make: partial(Makes.async_method, Makes(make)),
-    'per_run': lambda make: per_run(lambda: make()),
-    'per_run of an async function': lambda make: per_run(Makes(make).async_method),
-    'per_run of a partial': lambda make: per_run(partial(Makes.method, Makes(make))),
 }
-"""How to make each kind of factory that's called when the run enters its toolsets."""
+"""How to make each kind of factory that can't take the context."""
 
 CLASSES: dict[str, Callable[[Make], Any]] = {
     'class': class_that_makes,
     'partial of a class': lambda make: partial(class_that_makes(make), None),
-    'per_run of a class': lambda make: per_run(class_that_makes(make)),
 }
 """Those that are toolset classes. They can't make anything but toolsets."""
 
-AT_FIRST_STEP: dict[str, Callable[[Make], Any]] = {
-    'per_run of a function of the context': lambda make: per_run(Makes(make).method_of_context),
-    'per_run of an async function of the context': lambda make: per_run(Makes(make).async_method_of_context),
+PER_RUN: dict[str, Callable[[Make], Any]] = {
+    'per run': lambda make: DynamicToolset(Makes(make).method_of_context, per_run_step=False),
+    'per run, of an async function': lambda make: DynamicToolset(
+        Makes(make).async_method_of_context, per_run_step=False
+    ),
 }
-"""Those that get the context, once per run."""
+"""Those that are toolsets, and call a function of the context once per run."""
 
 AT_EACH_STEP: dict[str, Callable[[Make], Any]] = {
     'function of the context': lambda make: Makes(make).method_of_context,
     'async function of the context': lambda make: Makes(make).async_method_of_context,
+    'callable with defaults': lambda make: Makes(make).with_defaults,
     'callable instance of the context': Callable1,
     'partial that leaves the context': lambda make: partial(Makes(make).with_more, 'more', option='option'),
 }
 """Those that get the context, at each step."""
 
-ONCE_PER_RUN = {**WITHOUT_CONTEXT, **CLASSES, **AT_FIRST_STEP}
-FUNCTIONS = {**WITHOUT_CONTEXT, **AT_FIRST_STEP, **AT_EACH_STEP}
+ONCE_PER_RUN = {**WITHOUT_CONTEXT, **CLASSES, **PER_RUN}
+FUNCTIONS = {**WITHOUT_CONTEXT, **PER_RUN, **AT_EACH_STEP}
 FACTORIES = {**ONCE_PER_RUN, **AT_EACH_STEP}
 
 
 def as_toolset(factory: Any) -> AbstractToolset[Any]:
     """Make a toolset of a factory that isn't one already, so that it can stand in wrappers and combinations."""
-    return cast(AbstractToolset[Any], factory) if isinstance(factory, AbstractToolset) else per_run(factory)
+    is_one = isinstance(factory, AbstractToolset)
+    return cast(AbstractToolset[Any], factory) if is_one else DynamicToolset(factory, per_run_step=False)
 
 
 class Runs(Protocol):

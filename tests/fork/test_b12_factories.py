@@ -24,17 +24,17 @@ from pydantic_ai import (
 from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.exceptions import UsageLimitExceeded
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from pydantic_ai.toolsets import AgentToolset, CombinedToolset, ToolsetFactory, per_run
+from pydantic_ai.toolsets import AgentToolset, CombinedToolset
 from typing_extensions import Self
 
 from .factories import (
     AT_EACH_STEP,
-    AT_FIRST_STEP,
     CLASSES,
     FACTORIES,
     FACTORIES_BY_METHOD,
     FUNCTIONS,
     ONCE_PER_RUN,
+    PER_RUN,
     PLACES,
     WAYS,
     WITHOUT_CONTEXT,
@@ -43,7 +43,7 @@ from .factories import (
     check_one_per_run,
     given_to,
 )
-from .line import FACTORIES_COME_FIRST, IS_2, STEP_OF_PER_RUN, WRAPPERS
+from .line import WRAPPERS, DynamicToolset, once_per_run
 from .toolsets import METHODS, SUCCESS, HandWritten, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -162,7 +162,7 @@ async def test_b12_list_that_is_changed_later_makes_no_difference_to_the_agent()
 
 
 @methods
-@pytest.mark.parametrize('factory', ['async function', 'class', 'per_run'])
+@pytest.mark.parametrize('factory', ['async function', 'class', 'per run', 'per run, of an async function'])
 async def test_b12_what_is_made_without_context_is_entered_and_exited_in_one_task(factory: str, method: str):
     class HoldsTaskGroup(Server):
         group: TaskGroup
@@ -212,13 +212,13 @@ async def test_b12_functions_of_the_context_get_the_context_of_the_step():
     agent = Agent(
         scripted(['s'], ['s']),
         deps_type=str,
-        toolsets=[note('step'), per_run(note('run')).prefixed('x'), Server('s', Journal())],
+        toolsets=[note('step'), DynamicToolset(note('run'), per_run_step=False).prefixed('x'), Server('s', Journal())],
     )
     await agent.run('go', deps='Ada')
     await agent.run('again', deps='Bob')
     assert sorted(got) == [
-        ('run', 'Ada', STEP_OF_PER_RUN, 'go'),
-        ('run', 'Bob', STEP_OF_PER_RUN, 'again'),
+        ('run', 'Ada', 0, 'go'),
+        ('run', 'Bob', 0, 'again'),
         *(('step', 'Ada', step, 'go') for step in (1, 2, 3)),
         *(('step', 'Bob', step, 'again') for step in (1, 2, 3)),
     ]
@@ -236,8 +236,8 @@ async def test_b12_instances_and_factories_can_be_mixed(place: str, method: str)
         lambda ctx: Session('step', journal),
         partial(Session, 'partial', journal),
         session,
-        per_run(partial(Session, 'per_run', journal)).prefixed('x'),
-        CombinedToolset([Server('inner', journal), per_run(lambda ctx: Session('context', journal))]),
+        DynamicToolset(partial(Session, 'per_run', journal)).prefixed('x'),
+        CombinedToolset([Server('inner', journal), once_per_run(lambda: Session('context', journal))]),
         no_toolset,
     ]
     names = ['server', 'step', 'partial', 'session', 'x_per_run', 'inner', 'context']
@@ -257,8 +257,8 @@ async def test_b12_instances_and_factories_can_be_mixed(place: str, method: str)
     }.items():
         used = {id(event.toolset): event.toolset for event in calls if event.toolset.name == name}
         assert sorted(''.join(toolset.values) for toolset in used.values()) == expected
-    made_at_once = ['server', 'partial', 'session', 'per_run', 'inner']
-    assert journal.names('enter')[:5] == made_at_once
+    entered_at_once = ['server', 'partial', 'session', 'per_run', 'inner', 'context']
+    assert journal.names('enter')[:6] == entered_at_once
     assert sorted(journal.names('enter')) == sorted(journal.names('exit'))
 
 
@@ -272,9 +272,9 @@ async def test_b12_toolsets_are_entered_in_the_order_of_the_list_and_exited_in_r
     toolsets: list[Any] = [
         Made(journal, Session, 'a'),
         Server('b', journal),
-        per_run(Made(journal, Server, 'c')),
+        once_per_run(Made(journal, Server, 'c')),
         Session('d', journal),
-        CombinedToolset([per_run(Made(journal, Session, 'e')).prefixed('x'), Server('f', journal)]),
+        CombinedToolset([once_per_run(Made(journal, Session, 'e')).prefixed('x'), Server('f', journal)]),
         class_of('g', journal),
         partial(Server, 'h', journal),
     ]
@@ -301,12 +301,8 @@ async def test_b12_toolsets_of_the_run_come_after_those_of_the_agent():
 async def test_b12_functions_of_the_context_are_called_when_the_others_have_been_entered():
     journal = Journal()
     agent = Agent(scripted(), toolsets=[lambda ctx: Session('step', journal), Made(journal, Session, 'a')])
-    await agent.run('go', toolsets=[per_run(lambda ctx: Session('run', journal)), Server('b', journal)])
-    if FACTORIES_COME_FIRST:
-        assert journal.names('enter') == ['a', 'run', 'b', 'step']
-    else:
-        assert journal.names('enter')[:2] == ['a', 'b']
-        assert sorted(journal.names('enter')[2:]) == ['run', 'step']
+    await agent.run('go', toolsets=[once_per_run(lambda: Session('run', journal)), Server('b', journal)])
+    assert journal.names('enter') == ['a', 'run', 'b', 'step']
     assert sorted(journal.names('exit')) == ['a', 'b', 'run', 'step']
     assert all(event.got == SUCCESS for event in journal.of('exit'))
 
@@ -328,7 +324,7 @@ async def test_b12_decorated_functions_come_after_the_list():
         return Session('d', journal)
 
     await agent.run('go')
-    assert journal.names('enter')[:2] == ['a', 'b']
+    assert journal.names('enter')[:3] == ['a', 'b', 'c']
     assert sorted(journal.names('enter')) == ['a', 'b', 'c', 'd', 'd', 'd']
     assert sorted(journal.names('exit')) == ['a', 'b', 'c', 'd', 'd', 'd']
 
@@ -354,7 +350,7 @@ async def test_b12_override_with_factories_calls_none_of_the_agents_own():
 async def test_b12_override_does_not_call_the_factories_itself():
     journal = Journal()
     agent = Agent(scripted())
-    with agent.override(toolsets=[Made(journal, Session), per_run(Made(journal, Session))]):
+    with agent.override(toolsets=[Made(journal, Session), once_per_run(Made(journal, Session))]):
         pass
     assert journal.events == []
 
@@ -377,7 +373,7 @@ async def test_b12_factory_that_returns_none_gives_the_run_no_toolset(factory: s
     assert len(results) == (3 if factory in AT_EACH_STEP else 1)
 
 
-@pytest.mark.parametrize('factory', {**WITHOUT_CONTEXT, **AT_FIRST_STEP})
+@pytest.mark.parametrize('factory', {**WITHOUT_CONTEXT, **PER_RUN})
 async def test_b12_each_run_asks_anew_whether_it_has_a_toolset(factory: str):
     results: list[Any] = [None, 'toolset', None, 'toolset']
     journal = Journal()
@@ -405,7 +401,7 @@ async def test_b12_function_of_the_context_is_asked_at_each_step_whether_there_i
     assert next(results, 'end') == 'end'
 
 
-# `per_run` in wrappers and combinations
+# Dynamic toolsets in wrappers and combinations
 
 INSIDE: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
     **{name: wrap for name, wrap in WRAPPERS.items() if name != 'PrefixedToolset'},
@@ -416,11 +412,11 @@ INSIDE: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
 
 
 @pytest.mark.parametrize('inside', INSIDE)
-@pytest.mark.parametrize('factory', [name for name in ONCE_PER_RUN if name.startswith('per_run')])
+@pytest.mark.parametrize('factory', PER_RUN)
 @places
-async def test_b12_per_run_works_in_wrappers_and_combinations(place: str, factory: str, inside: str):
+async def test_b12_dynamic_toolset_works_in_wrappers_and_combinations(place: str, factory: str, inside: str):
     journal = Journal()
-    toolset = INSIDE[inside](ONCE_PER_RUN[factory](Made(journal, Session)))
+    toolset = INSIDE[inside](PER_RUN[factory](Made(journal, Session)))
     with given_to(place, [toolset], scripted(['t', 't'], ['t'])) as run:
         await run('a')
         await asyncio.gather(*(run(name) for name in 'bcd'))
@@ -430,8 +426,8 @@ async def test_b12_per_run_works_in_wrappers_and_combinations(place: str, factor
 @pytest.mark.parametrize(
     ('inside', 'method'), [*((inside, 'run') for inside in INSIDE), *(('deeper', method) for method in METHODS)]
 )
-@pytest.mark.parametrize('factory', [name for name in ONCE_PER_RUN if name.startswith('per_run')])
-async def test_b12_per_run_in_two_places_is_one_result_in_each_run(factory: str, inside: str, method: str):
+@pytest.mark.parametrize('factory', PER_RUN)
+async def test_b12_dynamic_toolset_in_two_places_is_one_result_in_each_run(factory: str, inside: str, method: str):
     journal = Journal()
     toolset = ONCE_PER_RUN[factory](Made(journal, Session))
     agent = Agent(scripted(['a_t', 'b_t'], ['b_t']), toolsets=[INSIDE[inside](toolset.prefixed('a'))])
@@ -440,32 +436,29 @@ async def test_b12_per_run_in_two_places_is_one_result_in_each_run(factory: str,
     assert len(journal.of('call')) == 6
 
 
-async def test_b12_per_run_of_two_agents_is_one_result_in_each_run():
+async def test_b12_dynamic_toolset_of_two_agents_is_one_result_in_each_run():
     journal = Journal()
-    toolset = per_run(Made(journal, Session))
+    toolset = once_per_run(Made(journal, Session))
     agents = [Agent(scripted(['t']), toolsets=[toolset]) for _ in range(3)]
     await asyncio.gather(*(run_as(f'run{number}', agent) for number, agent in enumerate(agents)))
     check_one_per_run(journal, ['run0', 'run1', 'run2'])
 
 
-async def test_b12_per_run_in_two_places_that_returns_none_is_asked_once():
+async def test_b12_dynamic_toolset_in_two_places_that_returns_none_is_asked_once():
     def make() -> None:
         asked.append(None)
 
     asked: list[None] = []
-    for factory in WITHOUT_CONTEXT | AT_FIRST_STEP:
-        if factory.startswith('per_run'):
-            asked.clear()
-            toolset = ONCE_PER_RUN[factory](make)
-            toolsets = [toolset.prefixed('a'), HandWritten(toolset), Server('s', Journal())]
-            await Agent(scripted(['s'], ['s']), toolsets=toolsets).run('go')
-            assert len(asked) == 1
+    toolset = once_per_run(make)
+    toolsets = [toolset.prefixed('a'), HandWritten(toolset), Server('s', Journal())]
+    await Agent(scripted(['s'], ['s']), toolsets=toolsets).run('go')
+    assert len(asked) == 1
 
 
-async def test_b12_per_run_in_two_places_of_which_one_cannot_be_entered_is_exited_once():
+async def test_b12_dynamic_toolset_in_two_places_of_which_one_cannot_be_entered_is_exited_once():
     journal = Journal()
     error = Boom('enter')
-    toolset = per_run(Made(journal, Session))
+    toolset = once_per_run(Made(journal, Session))
     toolsets = [
         toolset.prefixed('a'),
         CombinedToolset([toolset.prefixed('b'), Server('s', journal, fail={'enter': error})]),
@@ -477,7 +470,7 @@ async def test_b12_per_run_in_two_places_of_which_one_cannot_be_entered_is_exite
 
 
 @pytest.mark.parametrize('outer', FUNCTIONS)
-@pytest.mark.parametrize('inner', ['lambda', 'class', 'per_run', *AT_FIRST_STEP, 'async function of the context'])
+@pytest.mark.parametrize('inner', ['lambda', 'class', *PER_RUN, 'async function of the context'])
 async def test_b12_factory_can_return_what_contains_a_factory(inner: str, outer: str):
     def make() -> AbstractToolset[Any]:
         return CombinedToolset([as_toolset(FACTORIES[inner](Made(journal, Session))).prefixed('x')])
@@ -524,7 +517,7 @@ async def test_b12_factory_that_raises_exits_what_was_entered_before_it(factory:
             await run('first', method)
         assert caught.value is error
         assert requests.count == 0
-        nothing_entered = FACTORIES_COME_FIRST and factory in ONCE_PER_RUN
+        nothing_entered = factory in ONCE_PER_RUN
         assert journal.lifecycle == ([] if nothing_entered else ['+a', '+b', '+c', '-c', '-b', '-a'])
         assert all(event.got[:2] == (Boom, error) for event in journal.of('exit'))
 
@@ -545,8 +538,6 @@ async def test_b12_factory_that_raises_leaves_those_after_it_unentered(factory: 
     with pytest.raises(Boom):
         await Agent(scripted(), toolsets=toolsets).run('go')
     assert journal.lifecycle == []
-    if not FACTORIES_COME_FIRST:
-        assert journal.events == []
 
 
 @ways
@@ -582,19 +573,18 @@ async def test_b12_what_was_made_is_exited_when_a_later_toolset_cannot_be_entere
 
 
 @pytest.mark.parametrize('place', PLACES)
-async def test_b12_nothing_is_made_or_entered_when_a_copy_is_refused(place: str):
-    """2.x calls factories while it copies, but doesn't enter what they make."""
+async def test_b12_nothing_is_entered_when_a_copy_is_refused(place: str):
 
     class ReturnsItself(Session):
         def copy(self) -> Self:
             return self
 
     journal = Journal()
-    toolsets = [Made(journal, Session), per_run(Made(journal, Server)).prefixed('x'), ReturnsItself('s', journal)]
+    toolsets = [Made(journal, Session), once_per_run(Made(journal, Server)).prefixed('x'), ReturnsItself('s', journal)]
     requests = Requests()
     with given_to(place, toolsets, requests.model) as run, pytest.raises(UserError):
         await run('a')
-    assert {event.kind for event in journal.events} <= ({'make'} if IS_2 else set())
+    assert {event.kind for event in journal.events} <= {'make'}
     assert requests.count == 0
 
 
@@ -662,14 +652,18 @@ async def test_b12_cancellation_while_a_factory_waits_exits_what_was_entered(tak
 
     journal = Journal()
     called = asyncio.Event()
-    factories: dict[str, Any] = {'nothing': partial(wait, None), 'context': wait, 'context, once': per_run(wait)}
+    factories: dict[str, Any] = {
+        'nothing': partial(wait, None),
+        'context': wait,
+        'context, once': DynamicToolset(wait, per_run_step=False),
+    }
     toolsets = [Made(journal, Session, 'a'), Session('b', journal), factories[takes]]
     task = asyncio.ensure_future(Agent(scripted(), toolsets=toolsets).run('go'))
     await called.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    nothing_entered = FACTORIES_COME_FIRST and takes != 'context'
+    nothing_entered = takes != 'context'
     assert journal.lifecycle == ([] if nothing_entered else ['+a', '+b', '-b', '-a'])
     assert all(event.got[0] is asyncio.CancelledError for event in journal.of('exit'))
 
@@ -740,7 +734,6 @@ async def async_function_of_context(ctx: RunContext[str]) -> OfStr:
 
 async def test_b12_types_allow_everything_that_works():
     toolset: AgentToolset[str] = OfStr
-    factory: ToolsetFactory[str] = async_function_of_context
     toolsets: list[AgentToolset[str]] = [
         OfStr,
         OfStr(),
@@ -751,9 +744,9 @@ async def test_b12_types_allow_everything_that_works():
         no_toolset,
         async_function,
         async_function_of_context,
-        per_run(factory).prefixed('x'),
-        per_run(OfStr),
-        per_run(lambda ctx: OfStr(ctx.deps)),
+        DynamicToolset(async_function_of_context, per_run_step=False).prefixed('x'),
+        DynamicToolset(OfStr),
+        DynamicToolset(lambda ctx: OfStr(ctx.deps)),
     ]
     agent = Agent(scripted(), deps_type=str, toolsets=toolsets)
     assert (await agent.run('go', deps='', toolsets=toolsets)).output == 'done'

@@ -11,7 +11,7 @@ from unittest.mock import AsyncMock, MagicMock, Mock
 
 import pytest
 from pydantic_ai import AbstractToolset, Agent, RunContext, UserError, WrapperToolset
-from pydantic_ai.toolsets import CombinedToolset, per_run
+from pydantic_ai.toolsets import CombinedToolset
 from typing_extensions import Self
 
 from .delegation import calling
@@ -115,9 +115,9 @@ factories = pytest.mark.parametrize('factory', FACTORIES.values(), ids=FACTORIES
 
 GIVEN: dict[str, Callable[[Any], Any]] = {
     'itself': lambda factory: factory,
-    'per_run': per_run,
     'DynamicToolset': DynamicToolset,
-    'wrapped': lambda factory: per_run(factory).renamed({}),
+    'DynamicToolset per run': lambda factory: DynamicToolset(factory, per_run_step=False),
+    'wrapped': lambda factory: DynamicToolset(factory, per_run_step=False).renamed({}),
 }
 
 
@@ -156,23 +156,6 @@ async def test_b12_class_with_a_parameter_of_another_type_is_refused():
             Agent(toolsets=[cls])
 
 
-@pytest.mark.parametrize('per_run_step', [True, False])
-async def test_b12_function_of_a_dynamic_toolset_takes_the_context(per_run_step: bool):
-    """Whatever a toolset was given, code downstream calls `toolset_func(ctx)`."""
-    given: list[RunContext[Any]] = []
-    of_dynamic = cast(Any, DynamicToolset)(lambda: Server('t', Journal()), per_run_step=per_run_step)
-
-    class Asks(Server):
-        async def get_tools(self, ctx: RunContext[Any]) -> Any:
-            given.append(ctx)
-            assert isinstance(of_dynamic.toolset_func(ctx), Server)
-            assert isinstance(DynamicToolset(make).toolset_func(ctx), Server)
-            return await super().get_tools(ctx)
-
-    await calling(toolsets=[Asks('asks', Journal())]).run('go', deps=Journal())
-    assert given
-
-
 async def test_b12_function_of_a_dynamic_toolset_is_the_one_that_was_given():
     assert DynamicToolset(make).toolset_func is make
 
@@ -199,15 +182,8 @@ async def test_b12_wrapper_that_forwards_no_entry_has_the_tools_of_a_factory(
 ):
     journal = Journal()
     factory = (lambda ctx: Server('t', journal)) if takes_context else (lambda: Server('t', journal))
-    for toolset in (wrapper(per_run(factory)), CombinedToolset([wrapper(per_run(factory))]).renamed({})):
+    once = DynamicToolset(factory, per_run_step=False)
+    for toolset in (wrapper(once), CombinedToolset([wrapper(once)]).renamed({})):
         journal.events.clear()
         await run_as('run', calling(['t'], toolsets=[toolset]), method)
         assert [event.toolset.values for event in journal.of('call')] == [['run']]
-
-
-@pytest.mark.parametrize('factory', [make, lambda: Server('t', Journal()), Server], ids=['context', 'none', 'class'])
-def test_b12_per_run_names_its_toolset(factory: Any):
-    if factory is Server:
-        factory = OfContext
-    assert per_run(factory, id='name').id == 'name'
-    assert per_run(factory).id is None
