@@ -1,11 +1,10 @@
-"""B7: a `copy()` that copies some other toolset twice has two of it, and so has a task that `copy()` or `for_run()` starts."""
+"""B7: a `copy()` that copies some other toolset twice has two of it."""
 
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -13,8 +12,8 @@ from pydantic_ai import AbstractToolset, RunContext, WrapperToolset
 from pydantic_ai.toolsets import CombinedToolset
 from typing_extensions import Self
 
-from .delegation import called, calling
-from .toolsets import HandWritten, Journal, Server, Session, run_as
+from .delegation import calling
+from .toolsets import HandWritten, Journal, Session, run_as
 
 pytestmark = pytest.mark.anyio
 
@@ -67,45 +66,3 @@ async def test_b07_hand_written_wrapper_that_copies_a_template_twice_has_two_of_
     agent = calling(['left_t'], ['right_t'], toolsets=[Both(Session('t', journal))])
     await run_as('run', agent)
     assert [event.toolset.values for event in journal.of('call')] == [['run'], ['run']]
-
-
-async def refill(pool: list[Session], template: Session) -> None:
-    for _ in range(3):
-        await asyncio.sleep(0)
-        pool.append(template.copy())
-
-
-async def test_b07_task_that_a_copy_starts_copies_anew_each_time():
-    """It has nothing of the run that it was started in, so two calls of `copy()` give two."""
-
-    class Refilling(Session):
-        def copy(self) -> Self:
-            copy = super().copy()
-            if self.original is self:
-                tasks.append(asyncio.ensure_future(refill(pool, template)))
-            return copy
-
-    pool: list[Session] = []
-    tasks: list[asyncio.Task[None]] = []
-    journal = Journal()
-    template = Session('template', journal)
-    agent = calling(['t'], toolsets=[Refilling('t', journal), template])
-    await run_as('run', agent)
-    await asyncio.gather(*tasks)
-    assert len({id(copy) for copy in pool}) == 3 * len(tasks) > 0
-    assert called(journal, 'run').values == ['run']
-
-
-async def test_b07_task_that_for_run_starts_copies_anew_each_time():
-    class Refilling(Server):
-        async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-            tasks.append(asyncio.ensure_future(refill(pool, template)))
-            return Server(self.name, self.journal)
-
-    pool: list[Session] = []
-    tasks: list[asyncio.Task[None]] = []
-    journal = Journal()
-    template = Session('template', journal)
-    await run_as('run', calling(['t'], toolsets=[Refilling('t', journal), template]))
-    await asyncio.gather(*tasks)
-    assert len({id(copy) for copy in pool}) == 3

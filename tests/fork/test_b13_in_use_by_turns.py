@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from pydantic_ai import AbstractToolset, UserError, WrapperToolset
-from pydantic_ai.toolsets import CombinedToolset, per_run
+from pydantic_ai.toolsets import CombinedToolset
 from typing_extensions import Self
 
 from .delegation import calling
+from .line import once_per_run
 from .toolsets import METHODS, Journal, Server, Session, run_as
 
 pytestmark = pytest.mark.anyio
@@ -94,7 +95,7 @@ async def test_b13_two_factories_of_one_run_may_return_the_same_instance(method:
 async def test_b13_instance_of_two_factories_is_refused_in_a_run_that_overlaps_until_both_have_exited():
     journal = Journal()
     session = Session('t', journal)
-    agent = calling(toolsets=[per_run(lambda: session.prefixed('x')), per_run(lambda: session.prefixed('y'))])
+    agent = calling(toolsets=[once_per_run(lambda: session.prefixed('x')), once_per_run(lambda: session.prefixed('y'))])
     async with agent.iter('go') as agent_run:
         async for _ in agent_run:
             with pytest.raises(UserError, match=r"'t'.*in use by an agent run already"):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, UserError, WrapperToolset
-from pydantic_ai.toolsets import CombinedToolset, per_run
+from pydantic_ai.toolsets import CombinedToolset
 from typing_extensions import Self
 
 from .factories import (
@@ -17,13 +17,14 @@ from .factories import (
     FACTORIES,
     FACTORIES_BY_METHOD,
     FUNCTIONS,
+    PER_RUN,
     PLACES,
     WAYS,
     WITHOUT_CONTEXT,
     Made,
     given_to,
 )
-from .line import IS_2, STAYS_ENTERED, WRAPPERS
+from .line import STAYS_ENTERED, WRAPPERS, once_per_run
 from .toolsets import METHODS, HandWritten, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -217,7 +218,7 @@ async def test_b13_instance_is_in_use_while_it_is_entered_and_exited():
 
 async def test_b13_two_factories_of_different_agents_are_refused_too():
     session = Session('t', Journal())
-    async with live(per_run(lambda ctx: session)):
+    async with live(once_per_run(lambda: session)):
         for factory in FACTORIES.values():
             with pytest.raises(UserError, match=REFUSED):
                 await Agent(scripted(), toolsets=[factory(lambda: session)]).run('go')
@@ -236,20 +237,19 @@ async def test_b13_message_names_the_factory_and_the_toolset():
     assert 'Return a new toolset each time' in str(caught.value)
 
 
-@pytest.mark.parametrize('takes', ['nothing', 'context'])
-async def test_b13_same_per_run_toolset_in_a_run_that_overlaps_is_refused(takes: str):
+async def test_b13_same_factory_from_a_factory_in_a_run_that_overlaps_is_refused_or_makes_another():
     """On 2.x, the run gets one of its own instead."""
     journal = Journal()
     make = Made(journal, Session)
-    toolset = per_run(make if takes == 'nothing' else lambda ctx: make())
+    toolset = once_per_run(make)
     agent = Agent(scripted(['t']), toolsets=[lambda: toolset])
     async with live(lambda: toolset):
-        with nullcontext() if IS_2 else pytest.raises(UserError, match='in use by an agent run already'):
+        with suppress(UserError):
             await run_as('a', agent)
     for name in 'bc':
         await run_as(name, agent)
-    entered = 4 if IS_2 else 3
-    assert sorted(journal.lifecycle) == ['+t'] * entered + ['-t'] * entered
+    assert [event.toolset.values for event in journal.of('call') if event.run != 'a'] == [['b'], ['c']]
+    assert journal.names('enter') == journal.names('exit')
 
 
 # Allowed
@@ -275,9 +275,8 @@ async def test_b13_same_instance_after_a_run_that_failed_is_allowed(fails: str, 
     error = Boom(fails)
     fail: dict[str, BaseException] = {fails: error}
     session = Session('t', journal, fail=fail)
-    toolsets = [CombinedToolset([FACTORIES[factory](lambda: session)] if factory.startswith('per_run') else [])]
-    if not factory.startswith('per_run'):
-        toolsets.append(FACTORIES[factory](lambda: session))
+    made = FACTORIES[factory](lambda: session)
+    toolsets = [CombinedToolset([made]) if factory in PER_RUN else made]
     agent = Agent(scripted(['t'], error) if fails == 'model' else scripted(['t']), toolsets=toolsets)
     for name in 'ab':
         with pytest.raises(Boom) as caught:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent, FunctionToolset, UserError
-from pydantic_ai.toolsets import per_run
 
 from .delegation import calling
+from .line import once_per_run
 from .toolsets import Journal, Session, run_as
 
 
@@ -96,7 +96,7 @@ def test_b14_all_tasks_are_cancelled_at_once_when_the_loop_ends():
 def test_b14_what_a_factory_returned_stays_in_use_when_the_loop_is_closed_early():
     journal = Journal()
     session = Session('a', journal)
-    agent = waiting(per_run(lambda: session), until=stop)
+    agent = waiting(once_per_run(lambda: session), until=stop)
     loop, _task = abandon(agent, 'run')
     loop.close()
     with pytest.raises(UserError, match='in use by an agent run already'):

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from pydantic_ai import AbstractToolset, Agent, RunContext
-from pydantic_ai.toolsets import CombinedToolset, per_run
+from pydantic_ai.toolsets import CombinedToolset
 
 from .delegation import Notes, called, calling, calls, event_loop, happened, parent_of
-from .line import DynamicToolset
+from .line import DynamicToolset, once_per_run
 from .toolsets import METHODS, RUN, Journal, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -24,8 +24,6 @@ pytestmark = pytest.mark.anyio
 Make = Callable[[], AbstractToolset[Any]]
 
 FACTORIES: dict[str, Callable[[Make], AbstractToolset[Any]]] = {
-    'per_run': per_run,
-    'per_run of a function of the context': lambda make: per_run(lambda ctx: make()),
     'DynamicToolset': lambda make: DynamicToolset(lambda ctx: make()),
     'DynamicToolset per run': lambda make: DynamicToolset(lambda ctx: make(), per_run_step=False),
 }
@@ -154,7 +152,7 @@ def test_b18_shared_factory_works_in_event_loops_one_after_another(factory: Any)
 
 
 async def test_b18_shared_factory_without_a_toolset_has_no_tools():
-    for factory in (per_run(lambda: None), DynamicToolset(lambda ctx: None)):
+    for factory in (once_per_run(lambda: None), DynamicToolset(lambda ctx: None)):
         assert (await Agent(scripted(), toolsets=[factory.shared()]).run('go')).output == 'done'
 
 

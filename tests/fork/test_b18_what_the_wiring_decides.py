@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, UserError
 from pydantic_ai.output import ToolOutput
-from pydantic_ai.toolsets import CombinedToolset, per_run
+from pydantic_ai.toolsets import CombinedToolset
 
 from .delegation import (
     WAYS,
@@ -29,7 +29,7 @@ from .delegation import (
     never,
     parent_of,
 )
-from .line import DynamicToolset
+from .line import DynamicToolset, once_per_run
 from .toolsets import METHODS, RUN, Journal, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -51,8 +51,9 @@ FACTORIES: dict[str, Callable[[Callable[[], Any]], Any]] = {
     'a partial': functools.partial,
     'a partial of a function of the context': lambda make: functools.partial(_make, make),
     'a function of the context': lambda make: lambda ctx: make(),  # pyright: ignore[reportUnknownLambdaType]
-    'per_run': per_run,
-    'per_run of a partial': lambda make: per_run(functools.partial(_make, make)),
+    'DynamicToolset of an async function': lambda make: DynamicToolset(
+        functools.partial(_make, make), per_run_step=False
+    ),
     'DynamicToolset': lambda make: DynamicToolset(lambda ctx: make(), per_run_step=False),
 }
 
@@ -91,7 +92,7 @@ async def test_b18_class_is_a_factory():
 async def test_b18_factory_inside_of_wrappers_makes_a_fresh_one():
     """What is inside decides, so one object in both agents' lists is no other case than two."""
     journal = Journal()
-    made = per_run(lambda: Notes('t', journal, answer=never))
+    made = once_per_run(lambda: Notes('t', journal, answer=never))
     for tree in (made.renamed({}), CombinedToolset([made]), CombinedToolset([made.filtered(lambda ctx, tool: True)])):
         journal.events.clear()
         await run_as('parent', parent_of(calling(['t'], toolsets=[tree]), tree))
@@ -123,6 +124,13 @@ PLACES: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
     'many': lambda toolset: CombinedToolset([Passing(CombinedToolset([toolset.filtered(lambda ctx, tool: True)]))]),
 }
 places = pytest.mark.parametrize('place', PLACES.values(), ids=PLACES.keys())
+LOOKED_INTO: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
+    'renamed': PLACES['renamed'],
+    'combined': PLACES['combined'],
+    'both': lambda toolset: CombinedToolset([CombinedToolset([toolset.filtered(lambda ctx, tool: True)]).renamed({})]),
+}
+looked_into = pytest.mark.parametrize('place', LOOKED_INTO.values(), ids=LOOKED_INTO)
+"""Without wrappers that are written straight on `AbstractToolset`, which are used as they answer."""
 
 
 @places
@@ -138,7 +146,7 @@ async def test_b18_shared_can_stand_anywhere(
     assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
 
 
-@places
+@looked_into
 @kinds
 async def test_b18_shared_of_a_wrapper_or_combination_shares_what_is_inside(
     kind: type[Notes], place: Callable[[AbstractToolset[Any]], AbstractToolset[Any]]
@@ -260,7 +268,7 @@ async def test_b18_toolset_that_is_handed_over_is_what_the_live_one_answers(kind
         assert len(journal.of('enter')) == len(journal.of('exit')) == (1 if answer is None else 2)
 
 
-@places
+@looked_into
 @kinds
 @pytest.mark.parametrize('all_of_them', [True, False])
 async def test_b18_shared_original_is_asked_when_it_is_handed_over(
@@ -311,7 +319,7 @@ async def test_b18_all_that_were_given_are_handed_over_without_an_argument():
     assert own <= {('u', 'child'), ('s', 'child')}
 
 
-@places
+@looked_into
 @kinds
 async def test_b18_wrapper_or_combination_is_handed_over_with_what_is_inside(
     kind: type[Notes], place: Callable[[AbstractToolset[Any]], AbstractToolset[Any]]
@@ -328,7 +336,7 @@ async def test_b18_wrapper_or_combination_is_handed_over_with_what_is_inside(
         assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
 
 
-@places
+@looked_into
 @kinds
 @pytest.mark.parametrize('answer', [None, fresh])
 async def test_b18_handing_over_works_without_the_context_of_the_tool_call(
@@ -359,7 +367,7 @@ async def test_b18_handing_over_works_without_the_context_of_the_tool_call(
 
 @kinds
 async def test_b18_handing_over_counts_in_an_agent_that_runs_again(kind: type[Notes]):
-    for place in (lambda toolset: toolset, *PLACES.values()):  # pyright: ignore
+    for place in (lambda toolset: toolset, *LOOKED_INTO.values()):  # pyright: ignore
         journal = Journal()
         notes = kind('t', journal)
         placed = place(notes)  # pyright: ignore

@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import dataclasses
 from typing import Any
 
 import pytest
 from pydantic_ai import FunctionToolset, RunContext, UserError
-from pydantic_ai.toolsets import CombinedToolset, per_run
+from pydantic_ai.toolsets import CombinedToolset
 
 from .delegation import Notes, calling, delegating, fresh
+from .line import once_per_run
 from .toolsets import Journal, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +68,7 @@ async def test_b32_sub_agent_has_what_it_works_with():
 
 
 async def test_b32_what_the_run_was_not_given_is_refused_with_the_name_of_the_agent():
-    other, made = Session('other', Journal()), per_run(lambda: FunctionToolset[Any]())
+    other, made = Session('other', Journal()), once_per_run(lambda: FunctionToolset[Any]())
     result = await calling(toolsets=[made], name='boss').run('go')
     assert type(result.instance_of(made)) is type(made)
     for toolset in (other, Server('server', Journal())):
@@ -81,3 +84,39 @@ async def test_b32_original_of_an_override_is_known_too():
     with agent.override(toolsets=[session], model=scripted(['t'])):
         result = await agent.run('go')
     assert result.instance_of(session).values == ['']
+
+
+async def test_b32_copied_result_knows_the_run():
+    """As an application makes it that puts another output into it, or keeps it."""
+    session = Session('t', Journal())
+    result = await calling(['t'], toolsets=[session]).run('go')
+    for copied in (copy.copy(result), dataclasses.replace(result), dataclasses.replace(result, output='other')):
+        assert copied.instance_of(session) is result.instance_of(session) is not session
+
+
+async def test_b32_instructions_have_the_instance_of_their_run():
+    journal = Journal()
+    session = Session('t', journal)
+    seen: list[list[str]] = []
+    agent = calling(['t'], ['t'], toolsets=[session])
+
+    @agent.instructions
+    def instructions(ctx: RunContext[Any]) -> str:
+        seen.append(list(ctx.instance_of(session).values))
+        return 'Be brief.'
+
+    await run_as('run', agent)
+    assert seen == [[], ['run'], ['run', 'run']]
+
+
+@pytest.mark.parametrize(
+    'wrong',
+    [Session, calling(), None, 'session', [Session('t', Journal())]],
+    ids=['class', 'agent', 'None', 'text', 'list'],
+)
+async def test_b32_what_is_no_toolset_is_refused_with_what_was_passed(wrong: Any):
+    session = Session('t', Journal())
+    result = await calling(['t'], toolsets=[session], name='boss').run('go')
+    with pytest.raises(UserError) as caught:
+        result.instance_of(wrong)
+    assert (wrong.__name__ if isinstance(wrong, type) else type(wrong).__name__) in str(caught.value)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from pydantic_ai import UserError
-from pydantic_ai.toolsets import CombinedToolset, ToolsetScope, per_run
+from pydantic_ai.toolsets import CombinedToolset, ToolsetScope
 
 from .delegation import Notes, calling, delegating, fresh
-from .line import WRAPPERS
+from .line import WRAPPERS, once_per_run
 from .toolsets import METHODS, Journal, Server, Session, run_as
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +62,7 @@ async def test_b33_toolset_in_any_wrapper_and_place_is_the_same(wrapper: str):
 async def test_b33_only_what_was_named_is_kept_and_factories_never():
     journal = Journal()
     one, two = Session('one', journal), Session('two', journal)
-    made = per_run(lambda: Session('made', journal))
+    made = once_per_run(lambda: Session('made', journal))
     agent = calling(['one', 'two', 'made'], toolsets=[one, two, made])
     async with ToolsetScope(one):
         for _ in range(3):

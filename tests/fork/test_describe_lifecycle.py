@@ -21,12 +21,11 @@ from pydantic_ai.toolsets import (
     LifecycleDescription,
     ToolsetLifecycle,
     describe_lifecycle,
-    per_run,
 )
 from rich.console import Console
 from typing_extensions import Self
 
-from .line import IS_2, WRAPPERS, FromBeforeForRun, content_of_result, contributing
+from .line import IS_2, WRAPPERS, FromBeforeForRun, content_of_result, contributing, once_per_run
 from .toolsets import HandWritten, Journal, Server, Session, WithoutCopy, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -83,7 +82,7 @@ SAFE: dict[str, tuple[Arrange, str]] = {
     'in a hand-written wrapper': (lambda journal: HandWritten(Session('it', journal)), 'copied'),
     'made by a function': (lambda journal: lambda: Session('it', journal), 'made per run'),
     'made at each step': (lambda journal: lambda ctx: Session('it', journal), 'made per step'),
-    'made once': (lambda journal: per_run(lambda ctx: Session('it', journal)), 'made per run'),
+    'made once': (lambda journal: once_per_run(lambda: Session('it', journal)), 'made per run'),
 }
 """Toolsets of whose state the next run sees nothing, and the policy of the innermost one."""
 
@@ -102,7 +101,7 @@ REFUSED: dict[str, Arrange] = {
 """Toolsets that can't be given to an agent."""
 
 if IS_2:  # 1.x builds what a wrapper holds that doesn't look into it, as on the base
-    REFUSED['factory in a forgetful wrapper'] = lambda journal: Forgetful(per_run(lambda: Session('it', journal)))
+    REFUSED['factory in a forgetful wrapper'] = lambda journal: Forgetful(once_per_run(lambda: Session('it', journal)))
 
 
 def all_of(description: LifecycleDescription) -> list[ToolsetLifecycle]:
@@ -400,13 +399,13 @@ async def test_describe_shared_factory_is_called_once_per_run(deep: bool):
         made.append(Session('it', Journal()))
         return made[-1]
 
-    shared = per_run(make).shared()
+    shared = once_per_run(make).shared()
     agent = Agent(scripted(['it']), toolsets=[CombinedToolset([shared]) if deep else shared])
 
     description = describe_lifecycle(agent)
 
     assert description.problems == []
-    assert last(description).why == '`.shared()`; outside of a run factory `make`, called once per run'
+    assert last(description).why == '`.shared()`; outside of a run factory `<lambda>`, called once per run'
     assert last(description).entered_by == 'run'
     assert await sees_the_run_before(agent) is False
     assert len(made) == 2

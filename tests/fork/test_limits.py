@@ -22,10 +22,10 @@ import anyio
 import pydantic_ai
 import pytest
 from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, toolsets
-from pydantic_ai.toolsets import CombinedToolset, per_run
+from pydantic_ai.toolsets import CombinedToolset
 
 from .delegation import Notes, calling, delegating
-from .line import CONTEXT_VARIABLES, DynamicToolset
+from .line import CONTEXT_VARIABLES, DynamicToolset, once_per_run
 from .toolsets import Journal, Server, Session, run_as
 
 pytestmark = pytest.mark.anyio
@@ -123,7 +123,7 @@ async def test_limits_no_module_knows_toolsets_and_runs_that_are_live():
     looks = Looks('t', journal)
     child = calling(['t'], toolsets=[looks], name='child')
     parent = calling(
-        ['t'], ['delegate'], ['t'], toolsets=[looks, per_run(lambda: Session('u', journal)), delegating(child)]
+        ['t'], ['delegate'], ['t'], toolsets=[looks, once_per_run(lambda: Session('u', journal)), delegating(child)]
     )
     await run_as('parent', parent)
     assert len(journal.of('call')) == 3
@@ -164,7 +164,7 @@ async def test_limits_modules_keep_nothing_of_runs_that_have_ended():
 
     async def runs() -> None:
         notes = Notes('t', journal)
-        child = calling(['t'], toolsets=[notes.shared(), per_run(lambda: Session('u', journal))])
+        child = calling(['t'], toolsets=[notes.shared(), once_per_run(lambda: Session('u', journal))])
         await run_as('parent', calling(['t'], ['delegate'], toolsets=[notes, delegating(child)]))
 
     journal = Journal()
@@ -194,8 +194,8 @@ async def test_limits_toolsets_that_an_agent_keeps_hold_no_lock():
         CombinedToolset([notes.prefixed('x')]),
         dynamic,
         dynamic.shared().prefixed('y'),
-        per_run(lambda: Session('v', journal)),
-        per_run(lambda: Session('w', journal)).shared(),
+        once_per_run(lambda: Session('v', journal)),
+        once_per_run(lambda: Session('w', journal)).shared(),
     ]
     agent = calling(['t'], toolsets=[])
     for toolset in given:
@@ -227,8 +227,8 @@ async def test_limits_toolsets_that_an_agent_keeps_are_not_changed_by_runs():
         notes,
         notes.prefixed('x'),
         CombinedToolset([notes.shared().prefixed('y')]),
-        per_run(lambda: Session('v', journal)),
-        per_run(lambda: Session('w', journal)).shared(),
+        once_per_run(lambda: Session('v', journal)),
+        once_per_run(lambda: Session('w', journal)).shared(),
         FunctionToolset[Any](),
     ]
     before = [dict(vars(toolset)) for toolset in given]

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 from pydantic_ai import AbstractToolset, UserError
-from pydantic_ai.toolsets import CombinedToolset, ToolsetScope, WrapperToolset, per_run
+from pydantic_ai.toolsets import CombinedToolset, ToolsetScope, WrapperToolset
 from typing_extensions import Self
 
 from .delegation import Notes, calling, delegating, fresh
+from .line import once_per_run
 from .toolsets import Journal, Server, Session, run_as
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +41,7 @@ def trees(choose: random.Random, journal: Journal) -> tuple[dict[str, Session], 
         [CombinedToolset([b.prefixed('x'), a]), b],
         [logged],
         [logged, a.prefixed('x')],
-        [server, b, logged.prefixed('x'), a, per_run(lambda: Session('made', journal))],
+        [server, b, logged.prefixed('x'), a, once_per_run(lambda: Session('made', journal))],
     ]
 
 

@@ -19,10 +19,10 @@ from typing import Any
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
 from pydantic_ai import AbstractToolset, Agent, RunContext
-from pydantic_ai.toolsets import CombinedToolset, per_run
+from pydantic_ai.toolsets import CombinedToolset
 
 from .delegation import Answer, Ledger, Notes, forked
-from .line import CANCELLED, WRAPPERS
+from .line import CANCELLED, WRAPPERS, DynamicToolset, once_per_run
 from .toolsets import RUN, Event, Server
 from .trees import (
     Audit,
@@ -385,9 +385,9 @@ class World(Faulty):
             return make()
 
         if spec.takes_context:
-            wired = Wired(per_run(wait if spec.wait else lambda ctx: make(ctx)), 'factory')
+            wired = Wired(DynamicToolset(wait if spec.wait else lambda ctx: make(ctx), per_run_step=False), 'factory')
         else:
-            wired = Wired(per_run(lambda: make()), 'factory')
+            wired = Wired(once_per_run(lambda: make()), 'factory')
         return wired
 
     def wire_all(self, trees: Sequence[Tree]) -> list[Wired]:

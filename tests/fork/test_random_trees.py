@@ -30,13 +30,14 @@ from pydantic_ai import (
     ToolsetTool,
     WrapperToolset,
 )
-from pydantic_ai.toolsets import CombinedToolset, per_run
+from pydantic_ai.toolsets import CombinedToolset
 from typing_extensions import Self
 
 from .line import (
     TOOL_OPTIONS,
     WRAPPERS,
     DynamicToolset,
+    once_per_run,
 )
 from .toolsets import RUN, Event, Journal, Server, Session
 from .trees import (
@@ -108,7 +109,7 @@ LEAVES = ['server', 'session', 'functions', 'counting functions', 'external']
 WRAPPER_KINDS = [*WRAPPERS, 'asks', 'hides', 'prepares', 'audit', 'straight']
 
 
-CALLED = ['at each step', 'at the first step', 'without context', 'class']
+CALLED = ['at each step', 'once, with the context', 'without context', 'class']
 """When and as what a factory is called. All but the first kind are called once per run."""
 
 
@@ -276,7 +277,9 @@ class World:
             case Dynamic(called='at each step'):
                 toolset = DynamicToolset(self.factory(tree, factory))
             case Dynamic():
-                toolset = per_run(self.factory(tree, factory))
+                made = self.factory(tree, factory)
+                with_context = tree.called == 'once, with the context'
+                toolset = DynamicToolset(made, per_run_step=False) if with_context else once_per_run(made)
             case Wrap(kind, inner):
                 toolset = self.wrap(kind, self.build(inner, factory), factory)
         if factory is None:
@@ -285,7 +288,7 @@ class World:
 
     def item(self, tree: Tree) -> Any:
         """Make what stands in a list of toolsets: for a factory that is itself, if that means the same."""
-        if isinstance(tree, Dynamic) and tree.called != 'at the first step':
+        if isinstance(tree, Dynamic) and tree.called != 'once, with the context':
             return self.factory(tree, None)
         return self.build(tree)
 

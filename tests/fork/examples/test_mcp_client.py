@@ -8,12 +8,12 @@ import anyio
 import pytest
 from pydantic_ai import Agent, ModelRequest, ToolReturnPart
 from pydantic_ai.exceptions import UnexpectedModelBehavior
-from pydantic_ai.toolsets import per_run
 
 from examples import mcp_client
 from examples.mcp_client import notes_toolset
 from examples.support import Step, call, script
 
+from ..line import once_per_run
 from .processes import Processes
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +65,7 @@ async def test_shared_server_is_one_process_for_all_runs_and_ends_with_the_agent
 
 
 async def test_server_of_each_run_is_a_process_of_its_own_and_ends_with_it(processes: Processes) -> None:
-    agent = Agent(toolsets=[per_run(notes_toolset)])
+    agent = Agent(toolsets=[once_per_run(notes_toolset)])
 
     async with agent:
         runs = await asyncio.gather(*(outputs(agent, PID, remember('a'), remember('b')) for _ in range(2)))
@@ -85,7 +85,7 @@ async def test_sub_agent_shares_the_server_that_runs_share() -> None:
 
 
 async def test_sub_agent_has_a_server_of_its_own_if_each_run_has(processes: Processes) -> None:
-    own, of_child = await outputs(delegating(per_run(notes_toolset)), PID, call('delegate'))
+    own, of_child = await outputs(delegating(once_per_run(notes_toolset)), PID, call('delegate'))
 
     assert own != of_child
     assert processes.running() == {}
@@ -119,7 +119,7 @@ async def be_in_a_cancelled_scope(agent: Agent[None, str], reached: asyncio.Even
 async def test_run_ends_and_no_server_is_left(
     end: Callable[[Agent[None, str], asyncio.Event], Awaitable[None]], processes: Processes
 ) -> None:
-    agent, reached = Agent(toolsets=[per_run(notes_toolset)]), asyncio.Event()
+    agent, reached = Agent(toolsets=[once_per_run(notes_toolset)]), asyncio.Event()
 
     @agent.tool_plain
     async def wait() -> None:
