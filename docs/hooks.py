@@ -113,7 +113,6 @@ FIRST = [
     f'pydantic_ai.{name}'
     for name in (
         'toolsets.AbstractToolset',
-        'toolsets.per_run',
         'toolsets.ToolsetScope',
         'toolsets.ToolsetScopePool',
         'toolsets.describe_lifecycle',
