@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 import pytest
-from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, UserError
+from pydantic_ai import AbstractToolset, Agent, FunctionToolset, UserError
 
 from .factories import AT_EACH_STEP, FUNCTIONS, ONCE_PER_RUN, WAYS, Made, given_to
 from .line import DynamicToolset

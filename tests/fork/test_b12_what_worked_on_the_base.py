@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Optional, Union, cast
+from typing import Any, Optional, Union
 from unittest.mock import AsyncMock, MagicMock, Mock
 
 import pytest
