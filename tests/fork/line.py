@@ -96,29 +96,6 @@ class FromBeforeForRun(AbstractToolset[Any]):
     for_run = AbstractToolset.for_run
 
 
-class Whole:
-    """What a toolset defines that the base is to use as it is in each run, without looking inside."""
-
-    __slots__ = ()
-
-    def apply(self, visitor: Callable[[Any], None]) -> None:
-        visitor(self)
-
-    def visit_and_replace(self, visitor: Callable[[Any], Any]) -> Any:
-        return visitor(self)
-
-    if IS_2:
-
-        async def for_run(self, ctx: RunContext[Any]) -> Any:
-            return self
-
-        async def for_run_step(self, ctx: RunContext[Any]) -> Any:
-            return self
-
-        async def get_instructions(self, ctx: RunContext[Any]) -> None:
-            return None
-
-
 def once_per_run(make: Callable[[], Any], **options: Any) -> Any:
     """Make a toolset of a function without parameters, which is called once per run, before the run enters anything."""
     return cast(Any, DynamicToolset)(lambda ctx: make(), per_run_step=False, **options)
