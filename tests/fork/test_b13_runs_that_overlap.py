@@ -232,7 +232,7 @@ async def test_b13_message_names_the_factory_and_the_toolset():
     async with live(my_factory):
         with pytest.raises(UserError) as caught:
             await Agent(scripted(), toolsets=[my_factory]).run('go')
-    assert "'my_factory'" in str(caught.value)
+    assert 'my_factory' in str(caught.value)
     assert session.label in str(caught.value)
     assert 'Return a new toolset each time' in str(caught.value)
 
