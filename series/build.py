@@ -81,7 +81,7 @@ def build(
         unpacked = folder / 'base'
         unpack_wheel(base or base_wheel(line, report), unpacked)
         report(f'Building the wheel of {line.version}')
-        builder = make_builder(folder / 'builder', python or line_python(line))
+        builder = find_builder(folder / 'builder', python or line_python(line))
         (out := folder / 'out').mkdir()
         done = subprocess.run(
             # Neither variables nor what users have installed change the interpreter, nor does bytecode stand for a module.
@@ -119,8 +119,20 @@ build_wheel(out)
 """
 
 
-def make_builder(folder: Path, python: Path) -> Path:
-    """Make an environment that has hatchling and what that needs, as the tool's own is locked, and return its interpreter."""
+def find_builder(folder: Path, python: Path) -> Path:
+    """Return an interpreter that has hatchling and what that needs, as they are locked for the tool.
+
+    That of the tool has them. For any other Python an environment is made.
+
+    Args:
+        folder: Where that environment goes.
+        python: The interpreter that it is made of.
+
+    Raises:
+        EnvironmentFailedError: It can't be made.
+    """
+    if python == Path(sys.executable):
+        return python
     locked = Path(__file__).parents[1] / 'requirements' / 'tool.txt'
     return make_environment(
         folder, python, ['--require-hashes', '--constraint', locked, f'hatchling=={version("hatchling")}']

@@ -142,6 +142,6 @@ def buildable(line: Line, user: User, monkeypatch: pytest.MonkeyPatch) -> Line:
     copy(ours / 'fork', line.root / 'pydantic_ai_slim' / 'fork')
     copy(ours / '1.26.0', line.root / 'pydantic_ai_slim' / BASE)
     shutil.copy(ours / 'hatch_build.py', line.root / 'pydantic_ai_slim')
-    # Only the tool's own interpreter has hatchling.
-    monkeypatch.setattr('series.build.make_builder', lambda folder, python: Path(sys.executable))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    # Only the tool's own interpreter has hatchling, and a line may be built with another.
+    monkeypatch.setattr('series.build.find_builder', lambda folder, python: Path(sys.executable))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     return line

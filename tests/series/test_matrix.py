@@ -438,7 +438,7 @@ def test_matrix_on_what_is_no_clone_of_upstream_is_refused(line: Line, tmp_path:
         run(line, Tests(folder))
     assert str(error.value) == (
         f'`{folder}` is not a clone of upstream: it has no folder `tests`, or is no git repository.\n'
-        'Name the root of a clone with `--tests DIR` (`ARGS="--tests DIR"`).'
+        'Name the root of a clone with `--tests DIR` (`CLONE=DIR`).'
     )
 
 
@@ -447,7 +447,7 @@ def test_matrix_of_a_line_without_upstreams_tests_needs_a_clone(line: Line) -> N
     with pytest.raises(MatrixError) as error:
         run(bare)
     assert error.value.remedy == (
-        'Name a clone of upstream that has them, at the release\'s tag, with `--tests DIR` (`ARGS="--tests DIR"`).'
+        'Name a clone of upstream that has them, with `--tests DIR` (`CLONE=DIR`), or a line with `--tests-of LINE`.'
     )
 
 
