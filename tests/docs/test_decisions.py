@@ -36,6 +36,8 @@ DIFFERS = {
     'toolsets/_for_run_hook.py',
     # A run of pydantic_graph's graph, which 1.26.0 iterates over and 2.68.0 drives in another way, by private parts of each.
     '_agent_graph_run.py',
+    # 1.26.0 runs on Python 3.10, which has no exception groups.
+    'toolsets/_exit.py',
 }
 """The modules that patches of both lines add, and whose text has to differ."""
 
@@ -46,7 +48,6 @@ ALONE = {
     '_run_tasks.py',
     # On 2.68.0 the handler is one of the capabilities, which 1.26.0 doesn't have.
     '_deferred_tool_handler.py',
-    'capabilities/_ask_deferred_tool_handler.py',
     # What each base does with Prefect, it does in other modules.
     'durable_exec/prefect/_agent_run.py',
     'durable_exec/prefect/_utils.py',

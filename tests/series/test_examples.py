@@ -29,7 +29,7 @@ def test_examples_unknown_name_is_refused_with_those_there_are(capsys: pytest.Ca
 
     assert exit_.value.code == 2
     said = capsys.readouterr().err
-    assert said.startswith('error: There is no example `pure-functions`.\nName one of `audit`, ')
+    assert said.startswith('error: There is no example `pure-functions`.\nName one of `approvals`, ')
     assert '`pure_functions`' in said
     assert said.endswith(' (`make example NAME=…`).\n')
 
