@@ -106,7 +106,8 @@ class Person:
             elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
                 self.tell('text', text=event.delta.content_delta)
             elif isinstance(event, FunctionToolResultEvent):
-                part: Any = event.part if hasattr(event, 'part') else event.result
+                found: Any = event
+                part = found.part if hasattr(found, 'part') else found.result
                 self.tell('result', tool=part.tool_name, content=str(part.content))
 
 

@@ -98,7 +98,11 @@ class FromBeforeForRun(AbstractToolset[Any]):
 
 def once_per_run(make: Callable[[], Any], **options: Any) -> Any:
     """Make a toolset of a function without parameters, which is called once per run, before the run enters anything."""
-    return cast(Any, DynamicToolset)(lambda ctx: make(), per_run_step=False, **options)
+
+    def factory(ctx: RunContext[Any]) -> Any:
+        return make()
+
+    return cast(Any, DynamicToolset)(factory, per_run_step=False, **options)
 
 
 def _capability(name: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -265,7 +265,7 @@ class WithTaskGroup(Session):
 
     async def __aexit__(self, *args: object) -> Any:
         await super().__aexit__(*args)
-        return await self.stack.__aexit__(*args)
+        return await cast(Any, self.stack).__aexit__(*args)
 
 
 @pytest.mark.parametrize(

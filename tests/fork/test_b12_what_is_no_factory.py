@@ -155,7 +155,7 @@ async def test_b12_override_inside_another_that_is_refused_leaves_the_outer_one(
 
 @pytest.mark.parametrize('place', ['constructor', 'run', 'override'])
 async def test_b12_all_that_is_no_factory_is_named_at_once(place: str):
-    toolsets = [42, FunctionToolset[Any](), {}, lambda: None, Configured, 'x']
+    toolsets: list[Any] = [42, FunctionToolset[Any](), {}, lambda: None, Configured, 'x']
     with pytest.raises(UserError) as caught, given_to(place, toolsets, scripted()) as run:
         await run('a')
     for index, part in {0: "'int'", 2: "'dict'", 4: "'Configured'", 5: "'str'"}.items():

@@ -92,7 +92,7 @@ async def test_b18_class_is_a_factory():
 async def test_b18_factory_inside_of_wrappers_makes_a_fresh_one():
     """What is inside decides, so one object in both agents' lists is no other case than two."""
     journal = Journal()
-    made = once_per_run(lambda: Notes('t', journal, answer=never))
+    made: AbstractToolset[Any] = once_per_run(lambda: Notes('t', journal, answer=never))
     for tree in (made.renamed({}), CombinedToolset([made]), CombinedToolset([made.filtered(lambda ctx, tool: True)])):
         journal.events.clear()
         await run_as('parent', parent_of(calling(['t'], toolsets=[tree]), tree))

@@ -223,7 +223,11 @@ async def test_b26_what_the_base_ignored_of_a_capability_is_ignored_with_a_warni
     results: DeferredToolResults, named: str
 ):
     tools = Tools()
-    capability = line.handling_deferred_calls(lambda ctx, requests: results)
+
+    def answer(ctx: Any, requests: Any) -> DeferredToolResults:
+        return results
+
+    capability = line.handling_deferred_calls(answer)
     agent = agent_of(tools, ['look', 'delete', 'write', 'send'], output_type=OUTPUTS, capabilities=[capability])
     with pytest.warns(UserWarning, match=f'Tool call {named}') as caught:
         output = (await agent.run('go')).output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic_ai import (
@@ -206,7 +206,7 @@ def answering(*parts: str, kinds: list[list[str]] | None = None) -> FunctionMode
             if isinstance(part, ToolCallPart):
                 yield {index: DeltaToolCall(name=part.tool_name, json_args='{}', tool_call_id=part.tool_call_id)}
             else:
-                yield part.content
+                yield cast(Any, part).content
 
     return FunctionModel(respond, stream_function=stream)
 

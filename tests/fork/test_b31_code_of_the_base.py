@@ -14,6 +14,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import CombinedToolset
 from pydantic_ai.toolsets._dynamic import DynamicToolset
 
+from .line import once_per_run
 from .toolsets import METHODS, Journal, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -97,7 +98,7 @@ class WithTaskGroup(Session):
 
     async def __aexit__(self, *args: object) -> Any:
         await super().__aexit__(*args)
-        return await self.task_group.__aexit__(*args)
+        return await cast(Any, self.task_group).__aexit__(*args)
 
 
 @pytest.mark.parametrize('takes_context', [True, False])
@@ -128,7 +129,7 @@ class Late(WrapperToolset[Any]):
 
 async def test_b31_factory_can_return_a_wrapper_that_fills_itself():
     journal = Journal()
-    dynamic = cast(Any, DynamicToolset)(lambda ctx: Late(journal), per_run_step=False)
+    dynamic = once_per_run(lambda: Late(journal))
     await Agent(scripted(['t']), toolsets=[dynamic]).run('go')
     assert journal.lifecycle == ['+t', '-t']
 

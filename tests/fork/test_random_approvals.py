@@ -190,6 +190,9 @@ class Script:
 
         return FunctionModel(respond, stream_function=stream)
 
+    def answer_for(self, ctx: Any, requests: Any) -> Any:
+        return self.answer(requests)
+
     async def play(self) -> None:
         """Run until there is a text, answering by hand what is left over."""
         options: dict[str, Any] = {}
@@ -197,9 +200,7 @@ class Script:
             # Two that want to be around all others can't both be.
             options['capabilities'] = [self.capability() for _ in range(self.choose.choice([0, 0, 1]))]
             if self.choose.random() < 0.3:
-                options['capabilities'].append(
-                    line.handling_deferred_calls(lambda ctx, requests: self.answer(requests))
-                )
+                options['capabilities'].append(line.handling_deferred_calls(self.answer_for))
         agent: Agent[Any, Any] = Agent(
             self.model,
             toolsets=[self.toolset],
