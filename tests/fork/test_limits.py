@@ -203,8 +203,7 @@ async def test_limits_toolsets_that_an_agent_keeps_hold_no_lock():
             await asyncio.gather(*(agent.run('go', model='test') for _ in range(3)))
     kept_by_agent = calling(['x0_t'], toolsets=[toolset.prefixed(f'x{number}') for number, toolset in enumerate(given)])
     await asyncio.gather(*(kept_by_agent.run('go') for _ in range(2)))
-    # The base's own lock, for `async with agent`, is one of each event loop
-    queue: list[Any] = [*given, {name: value for name, value in vars(kept_by_agent).items() if name != '_enter_lock'}]
+    queue: list[Any] = [*given, vars(kept_by_agent)]
     seen: set[int] = set()
     while queue:
         item = queue.pop()
@@ -213,11 +212,12 @@ async def test_limits_toolsets_that_an_agent_keeps_hold_no_lock():
         seen.add(id(item))
         assert not isinstance(item, LOCKS)
         if isinstance(item, dict):
-            queue.extend(item.values())
+            # The base's own lock, for entering, is one of each event loop
+            queue.extend(value for name, value in item.items() if name != '_enter_lock')
         elif isinstance(item, (list, tuple, set)):
             queue.extend(item)
         elif isinstance(item, AbstractToolset) or type(item).__module__.startswith('pydantic_ai.toolsets'):
-            queue.extend(vars(item).values())
+            queue.append(vars(item))
 
 
 async def test_limits_toolsets_that_an_agent_keeps_are_not_changed_by_runs():

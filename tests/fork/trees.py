@@ -399,24 +399,20 @@ def check_exits(  # noqa: C901 (one rule after another)
             # What fails may cancel what goes on beside it, before it ends the run.
             beside = isinstance(got, asyncio.CancelledError) and faults(0, index)
             assert got is None or beside or is_cause(got, index), f'{name} got {got!r}, which had not happened'
-        elif primary is not None:
-            # When entering fails or is cancelled inside a combination, one around it is told what came out of the inner one.
-            fails = any(event.kind == 'fault' and event.got[0] == 'enter' for event in events[:ending])
-            inside = got in before and (fails or (only_entered and cancelled(ending)))
+        elif primary is not None or before:
             # Before Python 3.11 a cancellation is made anew on its way.
-            assert inside or same(got, primary), f'{name} got {got!r} and not {primary!r}'
-        elif before:
-            assert got in before, f'{name} got {got!r}, and {before} had been raised by exits'
+            ended = [error for error in (primary, *before) if error is not None]
+            assert any(same(got, error) for error in ended), f'{name} got {got!r}, and {ended} had been raised'
         else:
             assert got is None, f'{name} got {got!r}, though the run had succeeded'
 
     if exit_faults:
         assert late or same(outcome, exit_faults[-1][1]), f'the caller got {outcome!r} and not {exit_faults[-1][1]!r}'
         contexts = contexts_of(outcome) if contexts is None else contexts
-        for error in [primary, *(error for _, error in exit_faults)]:
-            # Not one that is made anew on its way, or whose context is.
-            lost = plan.method == 'run_stream_events' and not EVENTS_KEEP_CONTEXT
-            if isinstance(error, Boom) and isinstance(outcome, Boom) and not lost:
+        # Not one that is made anew on its way, or whose context is. Without an exception of the run, an exit stack keeps no contexts.
+        lost = primary is None or (plan.method in ('run_stream', 'run_stream_events') and not EVENTS_KEEP_CONTEXT)
+        for error in [] if lost else [primary, *(error for _, error in exit_faults)]:
+            if isinstance(error, Boom) and isinstance(outcome, Boom):
                 assert error in contexts, f'{error!r} is not in the context of {outcome!r}'
     elif primary is None:
         assert outcome is None or (isinstance(outcome, CANCELLED) and cancelled(len(events))), (
