@@ -110,7 +110,9 @@ def release(root: Path, report: Report) -> Path:
 
 def _refuse_changes(git: Git) -> None:
     # What the last release has written down is no part of what is released, nor what one that was killed had begun to write.
-    if changes := git.run('status', '--porcelain', '--untracked-files=all', '--', ':/', f':!/{RELEASES}', f':!/.{RELEASES}.new'):
+    if changes := git.run(
+        'status', '--porcelain', '--untracked-files=all', '--', ':/', f':!/{RELEASES}', f':!/.{RELEASES}.new'
+    ):
         raise ReleaseError(
             'The checkout has changes that no commit holds, so that nobody could make the same release again.',
             'Commit them, or put them away with `git stash --include-untracked`, then run `make release` again.',

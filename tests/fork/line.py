@@ -24,10 +24,6 @@ CANCELLED = (asyncio.CancelledError,) if IS_2 else (asyncio.CancelledError, Clos
 INTERRUPTS_CLEANING_UP = ('run_stream', 'run_stream_events') if IS_2 else ()
 """In which ways to run an agent a second cancellation interrupts what tools do to clean up, as on the base. 1.x doesn't cancel tools."""
 
-EVENTS_KEEP_CONTEXT = not IS_2
-"""Whether what `run_stream_events` raises is still in the context that it was raised in. 2.x raises it anew while it handles
-the end of the stream, which takes that context's place."""
-
 NAMES_HANDLERS = IS_2
 """Whether the error for calls that are left over, where they can't be returned, names the handler."""
 

@@ -39,7 +39,7 @@ from pydantic_ai.exceptions import UsageLimitExceeded
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from typing_extensions import Self
 
-from .line import CANCELLED, EVENTS_KEEP_CONTEXT, IS_2, HandWrittenBase, stream_events
+from .line import CANCELLED, IS_2, HandWrittenBase, stream_events
 from .toolsets import RUN, SUCCESS, Event, Journal
 
 # What happens to it
@@ -410,7 +410,7 @@ def check_exits(  # noqa: C901 (one rule after another)
         assert late or same(outcome, exit_faults[-1][1]), f'the caller got {outcome!r} and not {exit_faults[-1][1]!r}'
         contexts = contexts_of(outcome) if contexts is None else contexts
         # Not one that is made anew on its way, or whose context is. Without an exception of the run, an exit stack keeps no contexts.
-        lost = primary is None or (plan.method in ('run_stream', 'run_stream_events') and not EVENTS_KEEP_CONTEXT)
+        lost = primary is None or plan.method in ('run_stream', 'run_stream_events')
         for error in [] if lost else [primary, *(error for _, error in exit_faults)]:
             if isinstance(error, Boom) and isinstance(outcome, Boom):
                 assert error in contexts, f'{error!r} is not in the context of {outcome!r}'
