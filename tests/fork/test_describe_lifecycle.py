@@ -405,7 +405,7 @@ async def test_describe_shared_factory_is_called_once_per_run(deep: bool):
     description = describe_lifecycle(agent)
 
     assert description.problems == []
-    assert last(description).why == '`.shared()`; outside of a run factory `<lambda>`, called once per run'
+    assert last(description).why == '`.shared()`; outside of a run factory `factory`, called once per run'
     assert last(description).entered_by == 'run'
     assert await sees_the_run_before(agent) is False
     assert len(made) == 2
