@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, cast
 
 import pytest
 from conftest import Write
-from pydantic import BaseModel, StringConstraints
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, StringConstraints, field_serializer
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic_ai import FunctionToolset, ToolReturn
 from support import Keeper, Server, StatefulKeeper, call, calling, entry, script, scripts
 from toolset_first import (
@@ -56,6 +57,26 @@ class DataTarget:
     mode: str = 'force'
 
 
+class AliasedTarget(BaseModel):
+    path: str
+    own: str = Field('safe', alias='mode')
+
+
+class ChosenTarget(BaseModel):
+    path: str
+    own: str = Field('safe', validation_alias=AliasChoices('mode', 'how'))
+
+
+@pydantic_dataclass
+class AliasedDataTarget:
+    path: str
+    own: str = Field('safe', alias='mode')
+
+
+class ModeTarget(BaseModel):
+    target: str
+
+
 Stripped = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True)]
 
 
@@ -95,6 +116,30 @@ def rm_data(target: DataTarget) -> str:
     return 'removed'
 
 
+def rm_aliased_model(target: AliasedTarget) -> str:
+    """Remove."""
+    RAN.append(target)
+    return 'removed'
+
+
+def rm_chosen_model(target: ChosenTarget) -> str:
+    """Remove."""
+    RAN.append(target)
+    return 'removed'
+
+
+def rm_aliased_data(target: AliasedDataTarget) -> str:
+    """Remove."""
+    RAN.append(target)
+    return 'removed'
+
+
+def rm_aliased(path: str, own: Annotated[str, Field(alias='mode')] = 'safe') -> str:
+    """Remove."""
+    RAN.append(path)
+    return 'removed'
+
+
 def rules(function: Callable[..., Any], **patterns: Any) -> ToolsetSpec:
     return ToolsetSpec(toolset=FunctionToolset[Any]([function]), approval_config={function.__name__: patterns})
 
@@ -114,6 +159,45 @@ async def test_rule_judges_the_value_of_a_parameter_that_the_model_leaves_out(fu
     assert RAN == []
     assert await run(spec, call(function.__name__, path='a', mode='safe')) == 'removed'
     assert len(RAN) == 1
+
+
+@pytest.mark.parametrize('function', [rm_aliased_model, rm_chosen_model, rm_aliased_data])
+async def test_rule_judges_a_field_by_the_name_that_the_model_calls_it_by(function: Callable[..., Any]) -> None:
+    spec = rules(function, mode={'safe': 'allow', '*': 'deny'})
+    assert await run(spec, call(function.__name__, path='a', mode='force')) == DENIED
+    assert RAN == []
+    assert await run(spec, call(function.__name__, path='a', mode='safe')) == 'removed'
+    assert await run(spec, call(function.__name__, path='a')) == 'removed'
+
+
+async def test_parameter_that_is_validated_under_another_name_is_judged_at_its_strictest() -> None:
+    spec = rules(rm_aliased, mode={'safe': 'allow', '*': 'deny'})
+    for mode in ('force', 'safe'):
+        assert await run(spec, call('rm_aliased', path='a', mode=mode)) == DENIED
+    assert RAN == []
+
+
+async def test_rule_for_a_field_that_is_called_as_the_parameter_is() -> None:
+    def rm(target: ModeTarget) -> str:
+        """Remove."""
+        return 'removed'
+
+    spec = rules(rm, target={'safe': 'allow', '*': 'deny'})
+    assert await run(spec, call('rm', target='force')) == DENIED
+    assert await run(spec, call('rm', target='safe')) == 'removed'
+
+
+async def test_rule_that_is_a_function_gets_the_fields_of_a_model_that_is_the_only_parameter() -> None:
+    seen: list[Any] = []
+
+    def judge(arguments: dict[str, Any]) -> str:
+        seen.append(arguments)
+        return 'allow'
+
+    for function in (rm_model, rm_aliased_model):
+        spec = ToolsetSpec(toolset=FunctionToolset[Any]([function]), approval_config={function.__name__: judge})  # pyright: ignore[reportArgumentType]
+        await run(spec, call(function.__name__, path='a'))
+    assert seen == [{'path': 'a', 'mode': 'force'}, {'path': 'a', 'mode': 'safe'}]
 
 
 async def test_rule_judges_what_a_validator_makes_of_a_text() -> None:
@@ -217,6 +301,42 @@ async def test_someone_who_is_asked_sees_the_values_of_parameters_that_were_left
     spec = ToolsetSpec(toolset=FunctionToolset[Any]([rm]), approval_config={'rm': 'ask'})
     await run(spec, call('rm', path=' A'), approvals=Approvals(ask=ask))
     assert seen == [Question('one', 'rm', {'path': 'a', 'mode': 'force'})]
+
+
+class Command(BaseModel):
+    model_config = ConfigDict(extra='allow')
+
+    name: str
+    then: str = Field('', exclude=True)
+
+    @field_serializer('name')
+    def shorten(self, name: str) -> str:
+        return name[:2]
+
+
+async def test_someone_who_is_asked_sees_what_its_type_would_not_write() -> None:
+    def run_command(command: Command, key: SecretStr) -> str:
+        """Run."""
+        RAN.append((command.then, key.get_secret_value()))
+        return 'ran'
+
+    seen: list[Any] = []
+
+    def ask(question: Question) -> Answer:
+        seen.append(question.arguments)
+        return Answer(True, remember=True)
+
+    spec = ToolsetSpec(toolset=FunctionToolset[Any]([run_command]), approval_config={'run_command': 'ask'})
+    steps = [
+        call('run_command', command={'name': 'list', 'then': then, 'more': 1}, key=key)
+        for then, key in (('look', 'a'), ('rm', 'a'), ('rm', 'b'), ('rm', 'b'))
+    ]
+    assert await run(spec, *steps, approvals=Approvals(ask=ask)) == 'ran'
+    assert seen == [
+        {'command': {'name': 'list', 'then': then, 'more': 1}, 'key': key}
+        for then, key in (('look', 'a'), ('rm', 'a'), ('rm', 'b'))
+    ]
+    assert len(RAN) == 4
 
 
 async def test_rule_of_each_agent_holds_where_they_share_a_toolset() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field, is_dataclass
 from inspect import isawaitable
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
+from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolDenied
 from pydantic_core import to_jsonable_python
 
@@ -18,6 +19,21 @@ from toolset_first.rules import VERDICTS, ApprovalError, Verdict
 
 Mode = Literal['prompt', 'approve-all', 'reject-all']
 OnDenial = Literal['tell', 'stop']
+
+
+def plain(value: Any) -> Any:
+    """Return an argument as JSON has it, with all that is in it: its type may write less than a tool finds there."""
+    if isinstance(value, SecretStr | SecretBytes):
+        return plain(value.get_secret_value())
+    if isinstance(value, BaseModel) or is_dataclass(value):
+        names = [*getattr(type(value), '__pydantic_fields__', ()), *getattr(value, '__dataclass_fields__', ())]
+        held = {name: getattr(value, name) for name in names if hasattr(value, name)}
+        return plain(held | (getattr(value, '__pydantic_extra__', None) or {}))
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in cast('Mapping[Any, Any]', value).items()}
+    if isinstance(value, list | tuple | Set):
+        return [plain(one) for one in cast('Iterable[Any]', value)]
+    return to_jsonable_python(value, fallback=repr, bytes_mode='base64')
 
 
 class ApprovalDenied(ToolsetFirstError):
@@ -105,7 +121,7 @@ class Approvals:
         if self.mode != 'prompt' or self.ask is None:
             return Answer(self.mode == 'approve-all', 'All calls that need approval are rejected.')
         # A copy, which whoever is asked can't change what runs with
-        arguments = to_jsonable_python(judged.arguments, fallback=repr, bytes_mode='base64')
+        arguments = plain(judged.arguments)
         key = agent, tool, json.dumps(arguments, sort_keys=True)
         async with self._asking:
             if key not in self._remembered:

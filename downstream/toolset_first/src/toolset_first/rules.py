@@ -18,7 +18,6 @@ Rule: TypeAlias = Verdict | Mapping[str, Mapping[str, Verdict]] | Callable[[dict
 
 Patterns are those of file names, but for texts of any kind: `*` matches `/` and `..`, so use a function where a path is judged."""
 
-_UNKNOWN = object()
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 _TEXTS = {None, 'path'}
 """What a text may be called in a JSON schema. What has another format, such as a date, has many spellings."""
@@ -75,8 +74,9 @@ def judge(tool: str, rule: Rule, arguments: Any, schema: Mapping[str, Any]) -> V
     Raises:
         ApprovalError: A function says something else, or a pattern is for what isn't a text.
     """
+    given = _parameters(arguments, schema.get('properties', {}))
     if callable(rule):
-        said: Any = rule(dict(_fields(arguments)))
+        said: Any = rule(given)
         if said not in VERDICTS:
             raise ApprovalError(f'The rule for `{tool}` returned {said!r}. It returns `allow`, `ask` or `deny`.')
         return said
@@ -84,31 +84,38 @@ def judge(tool: str, rule: Rule, arguments: Any, schema: Mapping[str, Any]) -> V
         return rule
     found: set[Verdict] = set()
     for name, patterns in rule.items():
-        value = _value(name, arguments, schema)
-        if value is _UNKNOWN:  # as a server makes of what is left out: whatever the patterns say at their strictest
+        if name in given:
+            found.add(_matched(patterns, _text(tool, name, given[name])))
+        else:  # a server makes of it what it likes, so it counts as whatever the patterns say at their strictest
             found.add('deny' if 'deny' in patterns.values() else 'ask')
-        else:
-            found.add(_matched(patterns, _text(tool, name, value)))
     return 'deny' if 'deny' in found else 'ask' if 'ask' in found else 'allow'
 
 
-def _value(name: str, arguments: Any, schema: Mapping[str, Any]) -> object:
-    """Return an argument by the name that the model gives it."""
-    fields = _fields(arguments)
-    if (
-        name not in fields and len(fields) == 1
-    ):  # a function whose one parameter is a model has its fields for parameters
-        fields = _fields(next(iter(fields.values())))
-    return fields[name] if name in fields else schema.get('properties', {}).get(name, {}).get('default', _UNKNOWN)
+def _parameters(arguments: Any, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a tool gets, by the names that the model calls it by, as far as these are known."""
+    if not isinstance(arguments, Mapping):
+        return _fields(arguments, properties)
+    given = dict(cast('Mapping[str, Any]', arguments))
+    if len(given) == 1:  # a function whose one parameter is a model has the model's fields for parameters
+        fields = _fields(next(iter(given.values())), properties)
+        if fields and properties.keys() <= fields.keys():
+            return fields
+    if given.keys() - properties.keys():  # one of these may be what the schema calls otherwise
+        return given
+    return {name: one['default'] for name, one in properties.items() if 'default' in one} | given
 
 
-def _fields(value: Any) -> Mapping[str, Any]:
-    """Return the fields of a model, a dataclass or a dict, and none of anything else."""
-    if isinstance(value, Mapping):
-        return cast('Mapping[str, Any]', value)
+def _fields(value: Any, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a model or a dataclass by their aliases in a schema, and none of anything else."""
     kind: Any = cast(Any, type)(value)
-    names: Mapping[str, Any] = getattr(kind, 'model_fields', None) or getattr(kind, '__dataclass_fields__', {})
-    return {name: getattr(value, name) for name in names}
+    known: Mapping[str, Any] = getattr(kind, '__pydantic_fields__', None) or getattr(kind, '__dataclass_fields__', {})
+    found: dict[str, Any] = {}
+    for name, field in known.items():
+        aliases: list[Any] = [getattr(field, 'validation_alias', None), getattr(field, 'alias', None)]
+        aliases = [*getattr(aliases[0], 'choices', ()), *aliases]
+        called = [alias for alias in aliases if isinstance(alias, str) and alias in properties]
+        found[called[0] if called else name] = getattr(value, name)
+    return found | (getattr(value, '__pydantic_extra__', None) or {})
 
 
 def _matched(patterns: Mapping[str, Verdict], value: str) -> Verdict:
