@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import sqlite3
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache, cached_property
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -292,9 +300,77 @@ class Wrapping(WrapperToolset[Any]):
     seen: dict[str, int] = {}  # noqa: RUF012
 
 
+class Box:
+    """Holds something."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+
+
+class Boxed(Keeper):
+    """Has an object of its own kind in its class."""
+
+    box = Box()
+
+
+class Nested(Keeper):
+    """Has a list in a tuple in its class."""
+
+    boxes = ('a', ([],))
+
+
+def closing_method() -> Any:
+    """Return a toolset with a method that remembers in a variable of this function."""
+    seen: list[str] = []
+
+    class Closing(Keeper):
+        def note(self, what: str) -> list[str]:
+            seen.append(what)
+            return seen
+
+    return Closing()
+
+
+class DefaultedMethod(Keeper):
+    """Has a method that remembers in a default, behind a property."""
+
+    @property
+    def noted(self) -> list[str]:
+        return self.note()
+
+    @staticmethod
+    def note(box: Box = Box()) -> list[str]:  # noqa: B008
+        return box.kept
+
+
+def attributed() -> Any:
+    """Return a toolset with a function that remembers in an attribute of its own."""
+
+    def keep(what: str) -> list[str]:
+        kept: list[str] = vars(keep)['kept']
+        kept.append(what)
+        return kept
+
+    vars(keep)['kept'] = []
+    return FunctionToolset[Any]([keep])
+
+
+class NeverCopied(Keeper):
+    """Says that it is its own copy."""
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+
 @pytest.mark.parametrize(
     ('isolation', 'toolset', 'why'),
     [
+        ('hybrid', Boxed(), '`Boxed.box` of the class'),
+        ('hybrid', Nested(), '`Nested.boxes` of the class'),
+        ('hybrid', closing_method(), 'its function `note` uses variables'),
+        ('hybrid', DefaultedMethod().prefixed('a'), 'its function `note` uses variables'),
+        ('hybrid', attributed(), 'or has a default or an attribute that can change'),
+        ('isolate', NeverCopied(), 'a copy of it is the same object'),
         ('hybrid', ClassState(), '`ClassState.kept` of the class'),
         ('isolate', ClassState(), '`ClassState.kept` of the class'),
         ('isolate', StatefulClassState(), '`ClassState.kept` of the class'),
@@ -317,7 +393,31 @@ def test_p02_state_that_a_copy_would_share_is_refused(isolation: Isolation, tool
     Runtime([shared], isolation=isolation)
 
 
-@pytest.mark.parametrize('toolset', [Table(), Shadowed(), Keeper().filtered(lambda ctx, tool: True)])
+@dataclass
+class Settled(WrapperToolset[Any]):
+    """Has what looks like state in its class, and is none."""
+
+    label_of_it: str = 'settled'
+    log = logging.getLogger('settled')
+    words = re.compile('[a-z]+')
+    until = (timedelta(1), frozenset({'a'}), MappingProxyType({'b': 1}))
+
+    @cached_property
+    def length(self) -> int:
+        return len(self.label_of_it)
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, times: int = 2) -> AsyncIterator[int]:
+        yield times
+
+    @staticmethod
+    @cache
+    def squared(number: int) -> int:
+        return number * number
+
+
+@pytest.mark.parametrize('toolset', [Table(), Shadowed(), Keeper().filtered(lambda ctx, tool: True), Settled(Keeper())])
 async def test_p02_what_holds_no_state_is_not_refused(toolset: Any) -> None:
     for isolation in ('hybrid', 'isolate'):
         assert await outputs(ToolsetSpec(toolset=toolset), isolation) == FRESH

@@ -194,6 +194,7 @@ async def test_p06_schema_of_an_agent_is_that_of_its_tool() -> None:
         ('circle', '"circle" is'),
         ('latin.txt', 'The file "latin.txt" is not in UTF-8 (byte 3). Save it as UTF-8.'),
         ('wide.txt', 'The file "wide.txt" is in UTF-16. Save it as UTF-8.'),
+        ('narrow.txt', 'The file "narrow.txt" is no text in UTF-8, since there are NUL characters in it (byte 2).'),
         ('\u202egpj.sh', r'"\u202egpj.sh" is not in'),
     ],
 )
@@ -208,6 +209,7 @@ async def test_p06_attachment_that_can_not_be_read_is_an_input_error(name: str, 
     (tmp_path / 'circle').symlink_to(tmp_path / 'circle')
     (tmp_path / 'latin.txt').write_bytes('Grüße'.encode('latin-1'))
     (tmp_path / 'wide.txt').write_bytes('Grüße'.encode('utf-16'))
+    (tmp_path / 'narrow.txt').write_bytes('Hi'.encode('utf-16-le'))
     os.mkfifo(tmp_path / 'pipe')
     runtime = Runtime([AgentSpec('one', model=echo())], folder=tmp_path)
     with pytest.raises(InputError) as error:

@@ -50,7 +50,59 @@ def test_whatever_a_file_raises_is_reported_with_file_and_line(text: str, fault:
 def test_exit_of_a_tool_is_an_error_of_the_run(write: Write) -> None:
     folder = write(a__py=ENTRY.format(said='exit(0)'))
     done = CliRunner().invoke(app, ['run', str(folder), 'Go'])
-    assert (done.exit_code, done.stderr) == (1, 'error: SystemExit: 0\n')
+    assert (done.exit_code, done.stderr) == (1, f'error: {folder}/a.py:5: SystemExit: 0\n')
+
+
+EXITING = """
+    import sys
+    from pydantic_ai import FunctionToolset
+    from support import call, calling, script
+    from toolset_first import AgentSpec, ToolsetSpec
+
+    def end() -> str:
+        {tool}
+
+    class Listed(FunctionToolset):
+        async def get_tools(self, ctx):
+            {listing}
+            return await super().get_tools(ctx)
+
+    def build(context):
+        {factory}
+        return Listed([end])
+
+    made = ToolsetSpec(factory=build, approval_config={rules})
+    one = AgentSpec('one', model=script(call('end')), toolset_specs=[made])
+    start = calling('one')
+    """
+
+
+@pytest.mark.parametrize(('where', 'line'), [('tool', 8), ('listing', 12), ('factory', 16)])
+def test_exit_in_a_run_is_one_line_and_nothing_is_left(where: str, line: int, write: Write) -> None:
+    parts = {name: 'sys.exit(3)' if name == where else 'pass' for name in ('tool', 'listing', 'factory')}
+    folder = write(a__py=EXITING.format(rules=None, **parts))
+    path = f'{Path(__file__).parent}{os.pathsep}{os.environ.get("PYTHONPATH", "")}'
+    command = [sys.executable, '-c', 'from toolset_first.cli import main; main()', 'run', str(folder), 'Go']
+    environment = {**os.environ, 'PYTHONPATH': path}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f'error: {folder}/a.py:{line}: SystemExit: 3'
+    assert 'Traceback' not in done.stderr
+    assert 'Task' not in done.stderr
+
+
+def test_exit_of_a_factory_is_an_error_when_its_rules_are_checked(write: Write) -> None:
+    folder = write(a__py=EXITING.format(rules={'end': 'deny'}, tool='pass', listing='pass', factory='sys.exit(0)'))
+    done = CliRunner().invoke(app, ['check', str(folder)])
+    assert done.exit_code == 1
+    assert done.stderr == f'error: {folder}/a.py, `one`: {folder}/a.py:16: SystemExit: 0\n'
+
+
+def test_file_that_fails_for_each_that_imports_it_is_reported_once(write: Write) -> None:
+    folder = write(a__py='import bad', b__py='import bad', bad__py='1 / 0')
+    with pytest.raises(ProjectError) as error:
+        load_project(folder)
+    assert error.value.faults == (f'{folder}/bad.py:1: ZeroDivisionError: division by zero',)
 
 
 def test_files_in_folders_are_run_only_if_they_are_named(write: Write) -> None:

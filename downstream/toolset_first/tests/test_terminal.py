@@ -265,8 +265,24 @@ def test_empty_input_is_an_error(folder: Path) -> None:
         assert (done.exit_code, done.stderr) == (1, 'error: The input is empty. Say what is to be done.\n')
 
 
-def test_input_in_another_encoding_is_an_error(folder: Path) -> None:
-    command = [*PROGRAM, 'run', str(folder)]
-    environment: Any = {**os.environ, 'PYTHONIOENCODING': 'utf-8'}
-    done = subprocess.run(command, input='Grüße'.encode('latin-1'), capture_output=True, check=False, env=environment)
-    assert (done.returncode, done.stderr.decode()) == (1, 'error: The input on stdin is not in UTF-8 (byte 3).\n')
+@pytest.mark.parametrize(
+    ('given', 'status', 'said'),
+    [
+        ('Grüße'.encode('latin-1'), 1, 'error: The input on stdin is not in UTF-8 (byte 3). Save it as UTF-8.'),
+        ('Hi'.encode('utf-16'), 1, 'error: The input on stdin is in UTF-16. Save it as UTF-8.'),
+        (b'a\0b', 1, 'error: The input on stdin is no text in UTF-8, since there are NUL characters in it (byte 2)'),
+        ('Grüße'.encode('utf-8-sig'), 0, 'a: Grüße'),
+    ],
+)
+def test_input_on_stdin_is_in_utf_8_whatever_the_locale_is(given: bytes, status: int, said: str, folder: Path) -> None:
+    environment: Any = {**os.environ, 'PYTHONIOENCODING': 'latin-1:surrogateescape'}
+    command = [*PROGRAM, 'run', str(folder), '--reject-all']
+    done = subprocess.run(command, input=given, capture_output=True, check=False, env=environment)
+    assert done.returncode == status
+    assert said in done.stderr.decode('latin-1')
+
+
+def test_argument_that_is_no_text_is_an_error(folder: Path) -> None:
+    command: list[Any] = [*PROGRAM, 'run', str(folder), b'Gr\xfc\xdfe']
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, done.stderr.decode()) == (1, 'error: The input is no text in UTF-8 (character 3).\n')

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, is_dataclass
 from inspect import isawaitable
 from typing import Any, Literal, cast, get_args
@@ -31,7 +32,7 @@ def plain(value: Any) -> Any:
         return plain(held | (getattr(value, '__pydantic_extra__', None) or {}))
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in cast('Mapping[Any, Any]', value).items()}
-    if isinstance(value, list | tuple | Set):
+    if isinstance(value, list | tuple | AbstractSet):
         return [plain(one) for one in cast('Iterable[Any]', value)]
     return to_jsonable_python(value, fallback=repr, bytes_mode='base64')
 

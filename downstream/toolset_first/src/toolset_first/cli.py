@@ -22,6 +22,7 @@ from rich.text import Text
 
 from toolset_first.approvals import Answer, Approvals, Question
 from toolset_first.errors import ToolsetFirstError
+from toolset_first.inputs import decoded
 from toolset_first.project import Project, load_project, usage_limits
 from toolset_first.report import describe_rules
 from toolset_first.runtime import CallEvent, Runtime
@@ -89,7 +90,7 @@ def run(
             on_event=display,
         )
         if prompt is None and not chat:
-            prompt = _stdin()
+            prompt = decoded(sys.stdin.buffer.read(), 'The input on stdin').strip()
         with _interruptible():
             asyncio.run(_run(project, runtime, display, prompt, input_json, chat, debug))
 
@@ -121,15 +122,6 @@ def _limits(option: str, given: Sequence[str] | None) -> UsageLimits | None:
             raise ToolsetFirstError(f'`{option} {one}` is no limit. Write one as `request_limit=100`.') from None
     # Those that aren't named are none: the 50 requests that `UsageLimits` has by default are for a call.
     return usage_limits({'request_limit': None, **limits} if option == '--limit' else limits) if limits else None
-
-
-def _stdin() -> str:
-    try:
-        return sys.stdin.read().strip()
-    except UnicodeDecodeError as error:
-        raise ToolsetFirstError(
-            f'The input on stdin is not in {error.encoding.upper()} (byte {error.start + 1}).'
-        ) from None
 
 
 def _input(text: str, as_json: bool) -> Any:

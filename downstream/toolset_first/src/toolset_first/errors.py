@@ -2,6 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from traceback import extract_tb
+
 
 class ToolsetFirstError(Exception):
     """Something that the author or the user of a project can put right. The message says how."""
+
+
+class ExitError(ToolsetFirstError):
+    """What a project has written ended the program, as `sys.exit()` does. It ends the call only."""
+
+
+@contextmanager
+def exit_as_error() -> Iterator[None]:
+    """Raise an `ExitError` with file and line in place of a `SystemExit`, which would stop the event loop at once."""
+    try:
+        yield
+    except SystemExit as error:
+        frames = [one for one in extract_tb(error.__traceback__) if not one.filename.startswith('<')]  # of `exit()`
+        frame = frames[-1]
+        raise ExitError(f'{frame.filename}:{frame.lineno}: SystemExit: {error}') from error

@@ -19,6 +19,7 @@ from pydantic_ai.toolsets import (
     describe_lifecycle,
 )
 
+from toolset_first.errors import exit_as_error
 from toolset_first.rules import ApprovalError, Rule, Verdict, check_rules, judge
 
 JUDGED = 'toolset_first.judged'
@@ -48,7 +49,8 @@ class Guarded(WrapperToolset[Any]):
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """Return the tools, and refuse rules that name none of them."""
-        tools = await super().get_tools(ctx)
+        with exit_as_error():
+            tools = await super().get_tools(ctx)
         if self.rules:
             schemas = {name: tool.tool_def.parameters_json_schema for name, tool in tools.items()}
             if not self.rules.keys() <= schemas.keys():  # hidden ones count
@@ -61,6 +63,10 @@ class Guarded(WrapperToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         """Call a tool, or ask for approval."""
+        with exit_as_error():
+            return await self._call(name, tool_args, ctx, tool)
+
+    async def _call(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
         given: Mapping[str, Any] = ctx.tool_call_metadata or {}
         judged = given.get(JUDGED) if ctx.tool_call_approved else None
         if isinstance(judged, Judged):

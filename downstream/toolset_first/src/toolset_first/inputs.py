@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from mimetypes import guess_type
 from os.path import relpath
 from pathlib import Path, PurePath
@@ -47,6 +47,10 @@ def read_input(schema_in: type[WorkerArgs] | None, input_data: object) -> Worker
     if isinstance(input_data, schema_in or WorkerArgs):
         return input_data
     if isinstance(input_data, str):
+        try:
+            input_data.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f'The input is no text in UTF-8 (character {error.start + 1}).') from None
         input_data = {'input': input_data}
     if not isinstance(input_data, Mapping):
         raise InputError(f'An input is a text or a dict, not {input_data!r}.')
@@ -137,19 +141,27 @@ def _attachment(name: str, path: Path) -> UserContent:
     except OSError as error:
         raise InputError(f'The file {quoted(name)} cannot be read: {error.strerror}.') from None
     if kind.startswith('text/') or kind == 'application/json':
-        return f'{name}:\n{decoded(data, quoted(name))}'
+        return f'{name}:\n{decoded(data, f"The file {quoted(name)}")}'
     return BinaryContent(data, media_type=kind)
 
 
-def decoded(data: bytes, name: str) -> str:
-    """Return the text of a file in UTF-8, with or without a byte order mark.
+def decoded(data: bytes, what: str) -> str:
+    """Return the text that is in UTF-8, with or without a byte order mark.
+
+    Args:
+        data: The bytes.
+        what: What they are, such as `The file "a.txt"`.
 
     Raises:
-        InputError: It is in another encoding.
+        InputError: It is in another encoding, or no text.
     """
+    marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     try:
-        return data.decode('utf-8-sig')
+        text = data.decode('utf-8-sig')
     except UnicodeDecodeError as error:
-        marks: Sequence[bytes] = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        what = 'is in UTF-16' if data.startswith(tuple(marks)) else f'is not in UTF-8 (byte {error.start + 1})'
-        raise InputError(f'The file {name} {what}. Save it as UTF-8.') from None
+        how = 'is in UTF-16' if data.startswith(marks) else f'is not in UTF-8 (byte {error.start + 1})'
+    else:
+        if '\0' not in text:
+            return text
+        how = f'is no text in UTF-8, since there are NUL characters in it (byte {data.index(0) + 1})'
+    raise InputError(f'{what} {how}. Save it as UTF-8.')

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import cache, cached_property, partial
 from inspect import isawaitable
-from types import FunctionType, MethodType, ModuleType
-from typing import Any, Literal, TypeAlias, cast
+from logging import Logger
+from pathlib import PurePath
+from re import Pattern
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    GetSetDescriptorType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any, Literal, TypeAlias, TypeVar, cast
+from uuid import UUID
 
 from pydantic_ai import AbstractToolset, FunctionToolset, RunContext, Tool
 from pydantic_ai.toolsets import WrapperToolset
 
 from toolset_first.compat import DynamicToolset
 from toolset_first.contracts import ToolsetBuildContext, ToolsetSpec
-from toolset_first.errors import ToolsetFirstError
+from toolset_first.errors import ToolsetFirstError, exit_as_error
 from toolset_first.guard import is_shared, parts
 
 Isolation: TypeAlias = Literal['trust', 'isolate', 'hybrid']
@@ -30,8 +44,12 @@ Isolation: TypeAlias = Literal['trust', 'isolate', 'hybrid']
 """
 
 Wrap: TypeAlias = 'Callable[[AbstractToolset[Any]], AbstractToolset[Any]]'
-_MUTABLE = (dict, list, set, deque, bytearray)
-_CONSTANTS = (str, bytes, int, float, type, ModuleType, type(None))
+_CONSTANTS = (
+    *(str, bytes, int, float, complex, range, type(None), Enum, Decimal, date, time, timedelta, UUID, PurePath),
+    *(type, ModuleType, BuiltinFunctionType, MemberDescriptorType, GetSetDescriptorType, TypeVar, Pattern, Logger),
+)
+"""What nothing can change, or what all share, such as modules, classes and loggers."""
+_NOT_LOOKED_INTO = ('pydantic_ai.', 'typing', 'abc', 'builtins')
 
 
 class IsolationError(ToolsetFirstError):
@@ -48,8 +66,9 @@ def wired(spec: ToolsetSpec, isolation: Isolation, context: ToolsetBuildContext,
         context = replace(context, options=spec.options)
 
         async def make_one(ctx: RunContext[Any]) -> Any:
-            made: object = factory(replace(context, call=ctx.deps))
-            made = await made if isawaitable(made) else made
+            with exit_as_error():
+                made: object = factory(replace(context, call=ctx.deps))
+                made = await made if isawaitable(made) else made
             return wrap(cast(Any, made)) if isinstance(made, AbstractToolset) else made
 
         make_one.__qualname__ = make_one.__name__ = getattr(factory, '__qualname__', type(factory).__qualname__)
@@ -75,7 +94,8 @@ def made(
 ) -> AbstractToolset[Any] | Awaitable[AbstractToolset[Any] | None] | None:
     """Make a toolset that is for no run of an agent, as that of an entry. A factory may be async."""
     if spec.factory:
-        return spec.factory(replace(context, options=spec.options))
+        with exit_as_error():
+            return spec.factory(replace(context, options=spec.options))
     assert spec.toolset is not None
     toolset = spec.toolset
     make = None if spec.shared or (isolation == 'trust' and not toolset.stateful) else _maker(toolset, isolation)
@@ -97,11 +117,12 @@ def _maker(toolset: AbstractToolset[Any], isolation: Isolation) -> Callable[[], 
         make: Callable[[], Any] = cast(Any, toolset).copy
     else:
         make = partial(_copied, toolset, servers)
-        functions = [function for one in own for function in _functions(one)]
+        functions = [function for one in own for function in (*_functions(one), *_methods(one))]
         if kept := next((function for function in functions if _keeps_variables(function)), None):
             raise _refusal(
                 toolset,
-                f'its function `{kept.__name__}` uses variables of the function that it is defined in, or has a default that can change',
+                f'its function `{kept.__name__}` uses variables of the function that it is defined in, or has a default or an '
+                'attribute that can change',
             )
         if all(_holds_nothing(one) for one in own):
             return None
@@ -112,9 +133,11 @@ def _maker(toolset: AbstractToolset[Any], isolation: Isolation) -> Callable[[], 
             "tuple, a `frozenset` or a `MappingProxyType`, or name it in the class's `shared_attributes`",
         )
     try:
-        make()
+        same = make() is toolset
     except Exception as error:
         raise _refusal(toolset, f'{type(error).__name__}: {error}') from error
+    if same:
+        raise _refusal(toolset, 'a copy of it is the same object')
     return make
 
 
@@ -145,42 +168,71 @@ def _functions(holder: object) -> Iterator[Any]:
         else [*getattr(holder, '__dict__', {}).values()]
     )
     for value in values:
-        while isinstance(value, partial | MethodType):
-            value = cast(Any, value.func if isinstance(value, partial) else value.__func__)
-        if isinstance(value, FunctionType):
-            yield value
-        elif isinstance(value, Mapping | list | tuple | set | frozenset | Tool):
+        if isinstance(value, Mapping | list | tuple | set | frozenset | Tool):
             yield from _functions(cast(object, value))
+        else:
+            yield from _inside(value)
+
+
+def _inside(value: Any) -> Iterator[FunctionType]:
+    """Return a function, without what is wrapped around it, or those of a property."""
+    if isinstance(value, FunctionType):
+        yield value
+    elif isinstance(value, property):
+        for one in (value.fget, value.fset, value.fdel):
+            yield from _inside(one)
+    elif isinstance(value, _WRAPPERS):
+        names = ('func', '__func__', '__wrapped__')  # only that of `functools.cache` has nothing but the last
+        yield from _inside(next(getattr(value, name) for name in names if hasattr(value, name)))
+
+
+_WRAPPERS = (partial, cached_property, MethodType, staticmethod, classmethod, type(cache(lambda: None)))
 
 
 def _keeps_variables(function: Any, *seen: Any) -> bool:
-    """Whether a function refers to something mutable that a copy of its toolset would refer to as well."""
-    defaults: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    if any(isinstance(value, _MUTABLE) for value in defaults):
+    """Whether a function refers to something that can change, and that a copy of its toolset would refer to as well."""
+    cells: tuple[Any, ...] = function.__closure__ or ()
+    try:
+        held = [cell.cell_contents for cell in cells]
+    except ValueError:  # assigned later, if ever
         return True
-    for cell in function.__closure__ or ():
-        try:
-            value = cell.cell_contents
-        except ValueError:  # assigned later, if ever
-            return True
-        if isinstance(value, FunctionType):
-            if value not in (function, *seen) and _keeps_variables(value, function, *seen):
-                return True
-        elif not isinstance(value, _CONSTANTS):
-            return True
-    return False
+    held += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *vars(function).values()]
+    return any(_can_change(value, function, *seen) for value in held)
+
+
+def _can_change(value: Any, *seen: Any) -> bool:
+    """Whether a value, or what it refers to, can change."""
+    if isinstance(value, _CONSTANTS):
+        return False
+    if isinstance(value, tuple | frozenset):
+        return any(_can_change(one, *seen) for one in cast('Iterable[Any]', value))
+    if isinstance(value, MappingProxyType):
+        return any(_can_change(one, *seen) for one in cast('Mapping[Any, Any]', value).values())
+    functions = [*_inside(value)]
+    return not functions or any(one not in seen and _keeps_variables(one, *seen) for one in functions)
+
+
+def _classes(toolset: AbstractToolset[Any]) -> Iterator[type]:
+    """Return the classes of a toolset, but for those of pydantic-ai."""
+    return (one for one in type(toolset).__mro__ if not one.__module__.startswith(_NOT_LOOKED_INTO))
+
+
+def _methods(toolset: AbstractToolset[Any]) -> Iterator[FunctionType]:
+    """Return the functions in the classes of a toolset, but for those that `dataclass` makes."""
+    for one in _classes(toolset):
+        for name, value in vars(one).items():
+            if not (name.startswith('__') and '__dataclass_fields__' in vars(one)):
+                yield from _inside(value)
 
 
 def _class_state(toolset: AbstractToolset[Any]) -> Iterator[str]:
-    """Return what can change in the classes of a toolset, but for those of pydantic-ai."""
-    kind = type(toolset)
-    shared: frozenset[str] = getattr(kind, 'shared_attributes', frozenset())
+    """Return what can change in the classes of a toolset, besides what functions keep."""
+    shared: frozenset[str] = getattr(type(toolset), 'shared_attributes', frozenset())
     own: Mapping[str, Any] = getattr(toolset, '__dict__', {})  # an instance that has an attribute of that name uses it
-    for one in kind.__mro__:
-        if one.__module__.startswith(('pydantic_ai.', 'typing', 'abc', 'builtins')):
-            continue
+    for one in _classes(toolset):
         for name, value in vars(one).items():
-            if isinstance(value, _MUTABLE) and not name.startswith('__') and name not in shared and name not in own:
+            looked_at = not name.startswith('__') and name != '_abc_impl' and name not in shared and name not in own
+            if looked_at and not [*_inside(value)] and _can_change(value):
                 yield f'{one.__name__}.{name}'
 
 

@@ -111,7 +111,7 @@ def load_project(folder: Path | str, *files: Path | str) -> Project:
             found.faults.extend(error.faults)
     _check_python_specs(found)
     if found.faults:
-        raise ProjectError(*found.faults)
+        raise ProjectError(*dict.fromkeys(found.faults))  # a file that others import may fail for each of them
     if len(found.entries) != 1:
         there = ''.join(f'\n- {entry.name!r} in {where}' for entry, where in found.entries.values()) or ' none.'
         raise ProjectError(

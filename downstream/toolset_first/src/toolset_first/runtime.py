@@ -34,7 +34,7 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 from toolset_first.approvals import Approvals
 from toolset_first.compat import agent_options
 from toolset_first.contracts import AgentSpec, EntrySpec, ToolsetBuildContext, ToolsetSpec, WorkerArgs, check_schema
-from toolset_first.errors import ToolsetFirstError
+from toolset_first.errors import ExitError, ToolsetFirstError, exit_as_error
 from toolset_first.guard import Guarded, known_tools
 from toolset_first.inputs import DefaultArgs, InputError, read_input, render_input
 from toolset_first.isolation import Isolation, wired
@@ -470,13 +470,17 @@ def check_spec(spec: ToolsetSpec, context: ToolsetBuildContext) -> None:
 
     Raises:
         ApprovalError: Some rules are wrong; all are named.
+        ExitError: The factory ends the program.
     """
     if not spec.rules:
         return
     toolset: object = spec.toolset
     if spec.factory is not None:
         try:
-            toolset = spec.factory(replace(context, options=spec.options))
+            with exit_as_error():
+                toolset = spec.factory(replace(context, options=spec.options))
+        except ExitError:
+            raise
         except Exception:  # noqa: BLE001 - it may need what only a run has
             return
         if iscoroutine(toolset):

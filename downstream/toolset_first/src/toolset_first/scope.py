@@ -26,7 +26,7 @@ from typing_extensions import Self
 
 from toolset_first.approvals import ApprovalDenied
 from toolset_first.contracts import EntrySpec, ToolsetBuildContext
-from toolset_first.errors import ToolsetFirstError
+from toolset_first.errors import ToolsetFirstError, exit_as_error
 from toolset_first.guard import JUDGED, Guarded, Judged
 from toolset_first.inputs import InputError, faults, normalize_input
 from toolset_first.isolation import made
@@ -155,6 +155,10 @@ class CallScope:
         return result
 
     async def _call(self, toolset: AbstractToolset[Any], name: str, arguments: dict[str, Any]) -> Any:
+        with exit_as_error():
+            return await self._call_within(toolset, name, arguments)
+
+    async def _call_within(self, toolset: AbstractToolset[Any], name: str, arguments: dict[str, Any]) -> Any:
         frame = replace(self.runtime.frame, prompt=dict(arguments), lent=False)  # the history is the same list
         turn = self.runtime.runtime.begin(self.entry)
         self.runtime = replace(self.runtime, frame=frame, turn=turn)

@@ -52,7 +52,7 @@ class _Files:
     def _text(self, path: str) -> str:
         file = attached(path, self.root, hidden=self.hidden)
         self._check_size(path, file.stat().st_size)
-        return decoded(file.read_bytes(), quoted(path))
+        return decoded(file.read_bytes(), f'The file {quoted(path)}')
 
     def _check_size(self, path: str, size: int) -> None:
         if size > self.max_bytes:

@@ -79,7 +79,7 @@ def read_worker_file(path: Path) -> WorkerFile:
     if not path.is_file():
         raise ProjectError(f'{path}:1: This is no regular file.')
     try:
-        content = decoded(path.read_bytes(), f'`{path}`')
+        content = decoded(path.read_bytes(), f'The file `{path}`')
     except InputError as error:
         raise ProjectError(f'{path}:1: {error}') from None
     match = _FRONT.match(content.replace('\r\n', '\n'))
