@@ -106,3 +106,20 @@ async def test_note_history_and_usage_are_there_after_the_run() -> None:
     await runtime.run_entry(calling('one'), 'Go')
     assert runtime.usage.requests == 1
     assert [(one.agent, one.depth) for one in runtime.message_log] == [('one', 1)] * 2
+
+
+async def test_note_input_of_an_entry_is_told() -> None:
+    told: list[tuple[str, int, str, str]] = []
+    runtime = Runtime(on_event=lambda event: told.append((event.agent, event.depth, event.kind, event.text)))
+    await runtime.run_entry(entry(_echo), {'input': 'Go'})
+    await runtime.run_entry(entry(_topic, schema_in=Topic), {'topic': 'Grüße'})
+    assert told == [('start', 0, 'input', 'Go'), ('start', 0, 'input', '{"topic": "Grüße", "words": 3}')]
+
+
+class Topic(WorkerArgs):
+    topic: str
+    words: int = 3
+
+
+def _topic(topic: str, words: int) -> str:
+    return topic * words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from conftest import Write
-from pydantic_ai import ModelMessage, ModelResponse, UserError
+from pydantic_ai import FunctionToolset, ModelMessage, ModelResponse, UserError
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from support import LOADED, Keeper, StatefulKeeper, calling
 from toolset_first import AgentSpec, ProjectError, Runtime, ToolsetFirstError, ToolsetSpec, load_project
@@ -161,3 +161,43 @@ async def test_p08_same_toolset_in_two_places_of_a_project_is_one(write: Write) 
         b__py='import pydantic_ai\ntools = pydantic_ai.FunctionToolset()\nagain = tools',
     )
     assert load_project(folder).agents == []
+
+
+def test_p08_names_with_an_underscore_are_a_file_s_own(write: Write) -> None:
+    text = """
+        from pydantic_ai import FunctionToolset
+        from support import calling
+        from toolset_first import AgentSpec, EntrySpec, ToolsetSpec
+
+        _kept = FunctionToolset()
+        _draft = AgentSpec('draft')
+        _other = calling('b')
+
+        def _count() -> int:
+            return 1
+        """
+    worker = '---\nname: b\nmodel: test\nentry: true\n{}\n---\n'
+    project = load_project(write(a__py=text, c__py=text, b__worker=worker.format('')))
+    assert (project.entry.name, [agent.name for agent in project.agents]) == ('b', ['b'])
+    with pytest.raises(ProjectError, match=r'There is no toolset or agent of this name. There are: b, files, shell.'):
+        load_project(write(b__worker=worker.format('toolsets: [_kept]')))
+    with pytest.raises(ProjectError, match=r"There is no function '_count'. There are: none."):
+        load_project(write(b__worker=worker.format('tools: [_count]')))
+
+
+def test_p08_agent_without_a_description_is_described_by_how_its_instructions_begin(write: Write) -> None:
+    worker = '---\nname: {}\nmodel: test\n{}---\n{}'
+    folder = write(
+        a__worker=worker.format('a', 'entry: true\ntoolsets: [b, c, d]\n', ''),
+        b__worker=worker.format('b', 'description: Counts.\n', 'You count.'),
+        c__worker=worker.format('c', '', 'You write.\n\n' + 'Much. ' * 100),
+        d__worker=worker.format('d', '', ''),
+    )
+    (spec,) = [agent for agent in load_project(folder).agents if agent.name == 'a']
+    tools = [one.toolset.tools for one in spec.toolset_specs if isinstance(one.toolset, FunctionToolset)]
+    said = {name: tool.description for each in tools for name, tool in each.items()}
+    assert said['b'] == 'Counts.'
+    assert said['c'].startswith('You write. Much. Much.')
+    assert said['c'].endswith(' …')
+    assert len(said['c']) <= 200
+    assert said['d'] == 'Ask the agent `d`.'

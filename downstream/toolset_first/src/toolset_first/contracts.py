@@ -104,7 +104,7 @@ class AgentSpec:
         model: The model; without one, the runtime's.
         toolset_specs: Its toolsets.
         toolset_context: What the factories get; without one, the runtime makes it.
-        description: What other agents read about it.
+        description: What other agents read about it; without one, how its instructions begin.
         schema_in: Its input, if that isn't a text with attachments.
         schema_out: Its output, if that isn't a text.
         model_settings: Settings of the model.

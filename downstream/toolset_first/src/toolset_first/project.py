@@ -18,7 +18,7 @@ from toolset_first.compat import server_side_tools
 from toolset_first.contracts import AgentSpec, EntrySpec, ToolsetBuildContext, ToolsetSpec, WorkerArgs
 from toolset_first.errors import ToolsetFirstError
 from toolset_first.modules import Modules, ProjectError
-from toolset_first.runtime import agent_as_toolset, check_spec, refuse_clashes
+from toolset_first.runtime import agent_as_toolset, check_spec, described_by, refuse_clashes
 from toolset_first.tools import BUILT_IN
 from toolset_first.worker_file import WorkerFile, read_worker_file
 
@@ -54,16 +54,19 @@ class _Found:
     faults: list[str] = field(default_factory=list[str])
 
     def add(self, variable: str, value: object, where: str) -> None:
+        if variable.startswith('_'):  # a file's own business
+            return
         if isinstance(value, EntrySpec):
             self.entries.setdefault(id(value), (value, where))
         elif isinstance(value, AgentSpec):
-            self._name(self.agents, value.name, value, where)
+            self.name(self.agents, value.name, value, where)
         elif isinstance(value, ToolsetSpec | AbstractToolset):
-            self._name(self.toolsets, variable, cast(object, value), where)
+            self.name(self.toolsets, variable, cast(object, value), where)
         elif isinstance(value, FunctionType) and value.__module__.startswith(f'{self.modules.name}.'):
             self.functions.setdefault(variable, (value, where))
 
-    def _name(self, names: dict[str, tuple[Any, str]], name: str, value: object, where: str) -> None:
+    def name(self, names: dict[str, tuple[Any, str]], name: str, value: object, where: str) -> None:
+        """Add an agent or a toolset under its name, unless it is there."""
         if any(known is value for known, _ in names.values()):
             return
         for other in (self.agents, self.toolsets):
@@ -181,10 +184,10 @@ def _add_worker(worker: WorkerFile, found: _Found, names: Sequence[str], workers
     except ProjectError as error:
         faults.extend(error.faults)
     else:
-        found.add(header.name, spec, f'{worker.path}')
+        found.name(found.agents, header.name, spec, f'{worker.path}')
         if header.entry:
             entry = EntrySpec(agent_as_toolset(spec), header.name, header.description, spec.schema_in, total)
-            found.add(header.name, entry, f'{worker.path}')
+            found.entries.setdefault(id(entry), (entry, f'{worker.path}'))
     if faults:
         raise ProjectError(*faults)
 
@@ -206,7 +209,8 @@ def _toolset(
         spec = agent_as_toolset(found.agents[name][0], tool=name)
     elif name in described:
         schema = _schema(described[name], found)
-        spec = agent_as_toolset(name, tool=name, description=described[name].header.description, schema_in=schema)
+        about = described_by(described[name].header.description, described[name].instructions)
+        spec = agent_as_toolset(name, tool=name, description=about, schema_in=schema)
     elif name in BUILT_IN:
         spec, options = BUILT_IN[name](**options), {}
     else:

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from inspect import iscoroutine
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
@@ -46,7 +47,7 @@ from toolset_first.turn import Turn
 MODEL_VARIABLE = 'TOOLSET_FIRST_MODEL'
 """The environment variable that names the model of agents that name none."""
 
-EventKind: TypeAlias = Literal['start', 'tool', 'result', 'delta', 'text', 'end']
+EventKind: TypeAlias = Literal['input', 'start', 'tool', 'result', 'delta', 'text', 'end']
 
 
 class DepthError(ToolsetFirstError, RuntimeError):
@@ -73,7 +74,10 @@ class UnknownAgentError(ToolsetFirstError):
 
 @dataclass(frozen=True)
 class CallEvent:
-    """Something that happened in a call, for whoever shows it. A `delta` is a piece of the `text` that comes after it."""
+    """Something that happened in a call, for whoever shows it.
+
+    The `input` is what an entry is called with, and a `delta` a piece of the `text` that comes after it.
+    """
 
     agent: str
     depth: int
@@ -431,12 +435,13 @@ def agent_as_toolset(
     Args:
         spec: The agent, or the name that it is registered under when it is called.
         tool: The name of the tool: `main` for an entry, and usually the agent's for another agent.
-        description: What models read about it; that of the spec, if left out.
+        description: What models read about it; that of the spec if left out, or else how its instructions begin.
         schema_in: Its input; that of the spec, if left out.
     """
     name = spec if isinstance(spec, str) else spec.name
     if isinstance(spec, AgentSpec):
-        description, schema_in = description or spec.description, schema_in or spec.schema_in
+        description = description or described_by(spec.description, spec.instructions)
+        schema_in = schema_in or spec.schema_in
     check_schema(name, schema_in)
     schema: Any = schema_in or DefaultArgs
 
@@ -460,6 +465,11 @@ def agent_as_toolset(
     function.function_schema.validator = cast(Any, TypeAdapter[Any](fields).validator)
     # It holds nothing but the agent's name, so all runs can share it.
     return ToolsetSpec(toolset=AgentToolset(spec, function), shared=True)
+
+
+def described_by(description: str | None, instructions: str) -> str | None:
+    """Return what other agents read about an agent: its description, or else how its instructions begin."""
+    return description or shorten(instructions, 200, placeholder=' …') or None
 
 
 def check_spec(spec: ToolsetSpec, context: ToolsetBuildContext) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from inspect import isawaitable
@@ -24,7 +25,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RunUsage
 from typing_extensions import Self
 
-from toolset_first.approvals import ApprovalDenied
+from toolset_first.approvals import ApprovalDenied, plain
 from toolset_first.contracts import EntrySpec, ToolsetBuildContext
 from toolset_first.errors import ToolsetFirstError, exit_as_error
 from toolset_first.guard import JUDGED, Guarded, Judged
@@ -162,6 +163,10 @@ class CallScope:
         frame = replace(self.runtime.frame, prompt=dict(arguments), lent=False)  # the history is the same list
         turn = self.runtime.runtime.begin(self.entry)
         self.runtime = replace(self.runtime, frame=frame, turn=turn)
+        alone = arguments.keys() <= {'input', 'attachments'}
+        self.runtime.tell(
+            'input', str(arguments.get('input', '')) if alone else json.dumps(plain(arguments), ensure_ascii=False)
+        )
         with turn.call() as usage:
             ctx = self._context(usage, name)
             tools = await toolset.get_tools(ctx)
