@@ -247,6 +247,7 @@ class Faulty(BaseTool):
         ('x = (', r"SyntaxError: '\(' was never closed \(faulty\.py, line 1\)"),
         ('import json\njson.loads("{")', r'JSONDecodeError: .* \(.*faulty\.py, line 2\)'),
         ('import sys\n\nsys.exit(3)', r'SystemExit: 3 \(.*faulty\.py, line 3\)'),
+        ('raise GeneratorExit', r'GeneratorExit: \(.*faulty\.py, line 1\)'),
         ('import nonsense', r"ModuleNotFoundError: No module named 'nonsense' \(.*faulty\.py, line 1\)"),
         ('raise ValueError("one\\ntwo\\x1b[2J")', r'ValueError: one two\\u001b\[2J \(.*faulty\.py, line 1\)'),
         ('TOOLS = 5', r"TypeError: 'int' object is not iterable"),

@@ -107,9 +107,9 @@ def load_tools(source: str) -> list[type[BaseTool] | BaseTool]:
         if source == error.name or source.startswith(f'{error.name}.'):
             raise
         raise UserError(_fault(source, error)) from error
-    except UserError:
+    except (UserError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise UserError(_fault(source, error)) from error
     if not tools:
         raise UserError(f'`{source}` has no tools. Define subclasses of `BaseTool` there, or a list `TOOLS`.')
