@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from conftest import Write
-from pydantic_ai import FunctionToolset, ModelMessage, ModelResponse, UserError
+from pydantic_ai import ModelMessage, ModelResponse, UserError
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from support import LOADED, Keeper, StatefulKeeper, calling
 from toolset_first import AgentSpec, ProjectError, Runtime, ToolsetFirstError, ToolsetSpec, load_project
@@ -194,8 +196,8 @@ def test_p08_agent_without_a_description_is_described_by_how_its_instructions_be
         d__worker=worker.format('d', '', ''),
     )
     (spec,) = [agent for agent in load_project(folder).agents if agent.name == 'a']
-    tools = [one.toolset.tools for one in spec.toolset_specs if isinstance(one.toolset, FunctionToolset)]
-    said = {name: tool.description for each in tools for name, tool in each.items()}
+    toolsets: list[Any] = [one.toolset for one in spec.toolset_specs]
+    said = {name: tool.description for toolset in toolsets for name, tool in toolset.tools.items()}
     assert said['b'] == 'Counts.'
     assert said['c'].startswith('You write. Much. Much.')
     assert said['c'].endswith(' …')

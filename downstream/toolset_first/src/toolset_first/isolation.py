@@ -44,7 +44,7 @@ Isolation: TypeAlias = Literal['trust', 'isolate', 'hybrid']
 """
 
 Wrap: TypeAlias = 'Callable[[AbstractToolset[Any]], AbstractToolset[Any]]'
-_CONSTANTS = (
+_CONSTANTS: tuple[type[Any], ...] = (
     *(str, bytes, int, float, complex, range, type(None), Enum, Decimal, date, time, timedelta, UUID, PurePath),
     *(type, ModuleType, BuiltinFunctionType, MemberDescriptorType, GetSetDescriptorType, TypeVar, Pattern, Logger),
 )
@@ -186,7 +186,14 @@ def _inside(value: Any) -> Iterator[FunctionType]:
         yield from _inside(next(getattr(value, name) for name in names if hasattr(value, name)))
 
 
-_WRAPPERS = (partial, cached_property, MethodType, staticmethod, classmethod, type(cache(lambda: None)))
+_WRAPPERS: tuple[type[Any], ...] = (
+    partial,
+    cached_property,
+    MethodType,
+    staticmethod,
+    classmethod,
+    type(cache(lambda: None)),
+)
 
 
 def _keeps_variables(function: Any, *seen: Any) -> bool:
