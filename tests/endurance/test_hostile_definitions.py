@@ -198,7 +198,10 @@ HANDLERS: dict[str, tuple[Does, Expected]] = {
     'returns a dict': (lambda _: {'delete': True}, NO_RESULTS),
     'returns what it was asked': (lambda requests: requests, NO_RESULTS),
     'returns a coroutine of one': (lambda _: returns_a_coroutine, NO_RESULTS),
-    'returns a list of approvals': (lambda _: BAD_MAPPINGS, (UserError, ["`approvals` is ['delete']. Use a dict"])),
+    'returns a list of approvals': (
+        lambda _: BAD_MAPPINGS,
+        (UserError, ["approvals=['delete']", 'Each field is a dict']),
+    ),
     'raises': (raises, TOLD),
     'raises later': (raises_later, TOLD),
     'hangs': (hangs, TIMEOUT),
