@@ -316,7 +316,7 @@ class Boxed(Keeper):
 class Nested(Keeper):
     """Has a list in a tuple in its class."""
 
-    boxes = ('a', ([],))
+    boxes: tuple[Any, ...] = ('a', ([],))
 
 
 def closing_method() -> Any:

@@ -203,7 +203,8 @@ def _keeps_variables(function: Any, *seen: Any) -> bool:
         held = [cell.cell_contents for cell in cells]
     except ValueError:  # assigned later, if ever
         return True
-    held += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *vars(function).values()]
+    named: list[dict[str, Any]] = [function.__kwdefaults__ or {}, vars(function)]
+    held += [*(function.__defaults__ or ()), *(value for values in named for value in values.values())]
     return any(_can_change(value, function, *seen) for value in held)
 
 
