@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from dbos import DBOS
 from prefect import flow
-from pydantic_ai import AbstractToolset, Agent, CombinedToolset, RunContext
+from pydantic_ai import AbstractToolset, Agent, CombinedToolset, FunctionToolset, RunContext
 from pydantic_ai.agent import AbstractAgent
 
 from .. import toolsets
@@ -100,3 +100,22 @@ def _with_capability(durability: Any, model: Any, toolsets: list[Any], name: str
 async def run_as(name: str, agent: AbstractAgent[Any, Any], method: str = 'run') -> Any:
     """Run the agent under a name, as for an agent that isn't wrapped."""
     return await toolsets.run_as(name, cast(Any, agent), method)
+
+
+def given(value: str) -> str:
+    """Return the value."""
+    return value
+
+
+async def call_given(agent: AbstractAgent[Any, Any]) -> list[str]:
+    """Run an agent with a toolset that the run is given, and return the tools that were called. Its model calls `given`."""
+    async with agent.iter('go', toolsets=[FunctionToolset[Any]([given], id='given')]) as agent_run:
+        async for _ in agent_run:
+            pass
+    assert agent_run.result is not None
+    return [
+        part.tool_name
+        for message in agent_run.result.all_messages()
+        for part in message.parts
+        if part.part_kind == 'tool-return'
+    ]

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 from dbos import DBOS
-from pydantic_ai import FunctionToolset, UserError
+from pydantic_ai import UserError
 
 from ..line import WAYS_TO_MAKE_DURABLE
 from ..toolsets import SUCCESS, Journal, Server, Session, scripted
-from .agents import INSIDE, for_dbos, run_as
+from .agents import INSIDE, call_given, for_dbos, run_as
 
 pytestmark = [
     pytest.mark.anyio,
@@ -101,26 +101,13 @@ async def test_b29_workflow_of_the_user_with_two_runs(way: str):
     assert [event.got for event in journal.of('exit')] == [SUCCESS, SUCCESS]
 
 
-def given(value: str) -> str:
-    """Return the value."""
-    return value
-
-
 async def test_b29_toolsets_of_a_run_are_used_or_refused(way: str):
     agent = for_dbos(way, scripted(['given']), [Server('own', Journal())])
     DBOS.launch()
 
     @DBOS.workflow()
     async def run() -> list[str]:
-        async with agent.iter('go', toolsets=[FunctionToolset([given], id='given')]) as agent_run:
-            async for _ in agent_run:
-                pass
-        return [
-            part.tool_name
-            for message in agent_run.result.all_messages()
-            for part in message.parts
-            if part.part_kind == 'tool-return'
-        ]
+        return await call_given(agent)
 
     try:
         assert await run() == ['given']

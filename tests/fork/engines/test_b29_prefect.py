@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from ..line import WAYS_TO_MAKE_DURABLE
 from ..toolsets import Journal, Server, Session, scripted
-from .agents import INSIDE, for_prefect, run_as
+from .agents import INSIDE, call_given, for_prefect, run_as
 
 pytestmark = [
     pytest.mark.anyio,
@@ -153,25 +153,12 @@ async def test_b29_runs_in_one_flow_do_not_get_the_results_of_each_other(way: st
     assert [event.toolset.values for event in journal.of('call')] == [['first'], ['second']]
 
 
-def given(value: str) -> str:
-    """Return the value."""
-    return value
-
-
 async def test_b29_toolsets_of_a_run_are_used_or_refused(way: str):
     agent = for_prefect(way, scripted(['given']), [Server('own', Journal())])
 
     @flow
     async def run() -> list[str]:
-        async with agent.iter('go', toolsets=[FunctionToolset[Any]([given], id='given')]) as agent_run:
-            async for _ in agent_run:
-                pass
-        return [
-            part.tool_name
-            for message in agent_run.result.all_messages()
-            for part in message.parts
-            if part.part_kind == 'tool-return'
-        ]
+        return await call_given(agent)
 
     try:
         assert await run() == ['given']
