@@ -13,6 +13,7 @@ from email.message import Message
 from importlib.metadata import Distribution, version
 from pathlib import Path
 
+import tomli
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -28,11 +29,6 @@ from series.folders import lock, scratch
 from series.line import Line
 from series.pins import build_folder
 from series.progress import Report
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 def build(
@@ -146,11 +142,11 @@ def _check_folders(line: Line, project: Path) -> None:
         BuildError: It isn't as this repository has it.
     """
     try:
-        settings = tomllib.loads((project / 'pyproject.toml').read_text('utf-8'))
+        settings = tomli.loads((project / 'pyproject.toml').read_text('utf-8'))
         check_folder(project, settings['project']['license-files'], line)
     except ForkError as error:
         raise BuildError(f'The wheel of {line.version} was not built.', str(error)) from None
-    except (tomllib.TOMLDecodeError, KeyError) as error:
+    except (tomli.TOMLDecodeError, KeyError) as error:
         raise BuildError(
             f'The wheel of {line.version} was not built: `{line.show(project / "pyproject.toml")}` is not valid: {error}.',
             f'Restore it with `git checkout -- {line.show(project)}`, then run `{line.make("build")}` again.',

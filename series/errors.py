@@ -8,6 +8,11 @@ from pathlib import Path
 from textwrap import indent
 
 
+def trimmed(words: str) -> str:
+    """Return what a program said, without what is blank around it. A list keeps its first column: that of `git status` may be a blank."""
+    return words.strip('\n').rstrip()
+
+
 class SeriesError(Exception):
     """A refusal or a failure that the user can do something about.
 
@@ -21,8 +26,7 @@ class SeriesError(Exception):
         super().__init__(problem, remedy, words)
         self.problem = problem
         self.remedy = remedy
-        # A list keeps its first column: that of `git status` may be a blank.
-        self.words = words.strip('\n').rstrip()
+        self.words = trimmed(words)
 
     def __str__(self) -> str:
         text = f'{self.problem}\n{self.remedy}'
@@ -223,8 +227,7 @@ class Fault:
     """What a program said about it."""
 
     def __str__(self) -> str:
-        words = self.words.strip('\n').rstrip()
-        return f'- {self.problem}\n{indent(words, "    ")}'.rstrip()
+        return f'- {self.problem}\n{indent(trimmed(self.words), "    ")}'.rstrip()
 
 
 class VerifyError(SeriesError):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from series.errors import GitError, OddFilesError, SeriesError
+from series.errors import GitError, OddFilesError, SeriesError, trimmed
 from series.folders import held
 
 NAME = 'series'
@@ -159,4 +159,4 @@ class Git:
 def words(done: subprocess.CompletedProcess[bytes]) -> str:
     """Return what git said, on both of its outputs."""
     said: Sequence[bytes] = (done.stdout, done.stderr)
-    return '\n'.join(text for part in said if (text := part.decode('utf-8', 'replace').strip('\n').rstrip()))
+    return '\n'.join(text for part in said if (text := trimmed(part.decode('utf-8', 'replace'))))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+import tomli
 
 from series.errors import OverviewError
 from series.folders import write
@@ -15,11 +16,6 @@ from series.line import Line, find_lines
 from series.message import Message, read_message
 from series.needs import all_needs, direct_needs
 from series.sizes import added_lines
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 PAGE = Path('docs') / 'patches.md'
 """The page that is written."""
@@ -102,7 +98,7 @@ def read_said(root: Path) -> tuple[date, dict[str, list[Said]]]:
     Raises:
         OverviewError: A patch that it is about is on no line any more.
     """
-    data: dict[str, Any] = tomllib.loads((root / SAID).read_text('utf-8'))
+    data: dict[str, Any] = tomli.loads((root / SAID).read_text('utf-8'))
     read = data.pop('read')
     said = {subject: [Said(**one) for one in table['said']] for subject, table in data.items()}
     subjects = {read_message(patch).subject for line in find_lines(root) for patch in line.patches}
