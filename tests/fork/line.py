@@ -37,6 +37,10 @@ HAS_CAPABILITIES = IS_2
 CapableAgent = cast(Any, Agent)
 """`Agent`, whose signature in 1.x knows of no capabilities."""
 
+FACTORIES_COME_FIRST = IS_2
+"""Whether factories that are called once per run are called before the run enters a toolset, all at once, as on 2.x.
+1.x calls each when it's its turn to be entered, or at the first step if it takes the run context."""
+
 WAYS_TO_MAKE_DURABLE = ('capability', 'wrapper') if IS_2 else ('wrapper',)
 """How an agent is made for a durable engine: by a capability of the agent, or by an agent that wraps it, as 1.x has it only."""
 
@@ -90,6 +94,29 @@ class FromBeforeForRun(AbstractToolset[Any]):
     """What a hand-written wrapper inherits that doesn't know of `for_run()`, as those from before it."""
 
     for_run = AbstractToolset.for_run
+
+
+class Whole:
+    """What a toolset defines that the base is to use as it is in each run, without looking inside."""
+
+    __slots__ = ()
+
+    def apply(self, visitor: Callable[[Any], None]) -> None:
+        visitor(self)
+
+    def visit_and_replace(self, visitor: Callable[[Any], Any]) -> Any:
+        return visitor(self)
+
+    if IS_2:
+
+        async def for_run(self, ctx: RunContext[Any]) -> Any:
+            return self
+
+        async def for_run_step(self, ctx: RunContext[Any]) -> Any:
+            return self
+
+        async def get_instructions(self, ctx: RunContext[Any]) -> None:
+            return None
 
 
 def once_per_run(make: Callable[[], Any], **options: Any) -> Any:

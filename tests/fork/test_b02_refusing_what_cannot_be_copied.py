@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pydantic_ai import AbstractToolset, Agent, RunContext, WrapperToolset
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.toolsets import CombinedToolset, PrefixedToolset
+from pydantic_ai.toolsets import CombinedToolset, PrefixedToolset, describe_lifecycle
 from typing_extensions import Self
 
 from .declared import Plain
 from .line import WRAPPERS, DynamicToolset
-from .toolsets import METHODS, HandWritten, Journal, Requests, Server, Session, WithoutCopy
+from .toolsets import METHODS, HandWritten, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -303,3 +303,74 @@ async def test_b02_toolset_with_for_run_instead_of_copy_is_accepted():
 
     agent = Agent(Requests().model, toolsets=[ForRun()])
     assert (await agent.run('go')).output == 'done'
+
+
+class ReturnsItself(Session):
+    """What published toolsets look like: state, and a `for_run()` that isolates nothing."""
+
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return self
+
+
+class Mixin:
+    async def for_run(self, ctx: RunContext[Any]) -> Any:
+        return self
+
+
+class Inherits(Mixin, Plain):
+    stateful = True
+    id = 'faulty'  # pyright: ignore[reportAssignmentType,reportIncompatibleMethodOverride]
+
+
+class Computed(Plain):
+    """One that says itself when it's asked, in an attribute of the instance."""
+
+    def __init__(self) -> None:
+        self.stateful = True
+
+    @property
+    def id(self) -> str:
+        return 'faulty'
+
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return self
+
+
+ITSELF: dict[str, Callable[[], AbstractToolset[Any]]] = {
+    'its own': lambda: ReturnsItself('faulty', Journal()),
+    'inherited': Inherits,
+    'by instance': Computed,
+    'wrapped': lambda: ReturnsItself('faulty', Journal()).prefixed('x'),
+    'combined': lambda: among_others(ReturnsItself('faulty', Journal())),
+    'passed on': lambda: HandWritten(ReturnsItself('faulty', Journal())),
+}
+itself = pytest.mark.parametrize('make', ITSELF.values(), ids=ITSELF)
+
+
+@itself
+@pytest.mark.parametrize('method', METHODS)
+async def test_b02_for_run_that_returns_a_stateful_toolset_itself_is_refused_at_the_start(
+    make: Callable[[], AbstractToolset[Any]], method: str
+):
+    requests, journal = Requests(), Journal()
+    toolsets = [Server('server', journal), Session('session', journal), make()]
+    with pytest.raises(UserError, match='faulty') as caught:
+        await METHODS[method](Agent(requests.model, toolsets=toolsets))
+    assert 'for_run()' in caught.value.message
+    assert requests.count == 0
+    assert journal.lifecycle == []
+
+
+async def test_b02_for_run_that_returns_a_stateless_toolset_itself_is_accepted():
+    toolset = ReturnsItself('t', Journal())
+    toolset.stateful = False
+    for run in 'ab':
+        await run_as(run, Agent(scripted(['t']), toolsets=[toolset]))
+    assert toolset.values == ['a', 'b']
+
+
+@itself
+def test_b02_for_run_that_returns_a_stateful_toolset_itself_is_described_as_a_problem(
+    make: Callable[[], AbstractToolset[Any]],
+):
+    assert describe_lifecycle(Agent(Requests().model, toolsets=[make()])).problems

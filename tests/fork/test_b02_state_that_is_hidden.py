@@ -68,6 +68,20 @@ def test_b02_wrapper_that_hides_state_is_refused_by_agent_and_override(cls: type
 
 
 @held
+def test_b02_message_names_the_way_out_that_needs_no_change_to_the_class(hold: Any):
+    with pytest.raises(UserError) as caught:
+        Agent(toolsets=[Holds(hold(Session('t', Journal())))])
+    assert '`lambda: Holds(' in str(caught.value)
+
+
+async def test_b02_way_out_that_the_message_names_works():
+    journal = Journal()
+    agent = calling(['holds'], toolsets=[lambda: Holds(Session('t', journal))])
+    for _ in range(2):
+        await agent.run('go')
+
+
+@held
 @methods
 async def test_b02_wrapper_that_hides_state_is_refused_by_runs(hold: Any, method: str):
     requests = Requests()

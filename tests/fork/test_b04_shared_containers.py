@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 import pytest
-from pydantic_ai import AbstractToolset, Agent, WrapperToolset, exceptions, toolsets
+from pydantic_ai import AbstractToolset, Agent, FunctionToolset, WrapperToolset, exceptions, toolsets
 from pydantic_ai.toolsets import CombinedToolset, RenamedToolset
 from typing_extensions import Self
 
@@ -259,3 +259,111 @@ async def test_b04_warning_made_an_error_ends_the_run_before_anything_is_entered
         with pytest.raises(exceptions.ToolsetStateWarning):
             await agent.run('go')
     assert journal.lifecycle == []
+
+
+# Tools that still belong to the original
+
+
+def same_value(value: str) -> str:
+    """A tool that belongs to nobody."""
+    return value
+
+
+class Keeps(FunctionToolset[Any]):
+    """A toolset whose tools are its own methods."""
+
+    stateful = True
+
+    def __init__(self) -> None:
+        super().__init__([self.keep, same_value])
+        self.kept: list[str] = []
+
+    def keep(self, value: str) -> list[str]:
+        self.kept.append(value)
+        return self.kept
+
+    def copy(self) -> Self:
+        return type(self)()
+
+
+class ByCopyModule(Keeps):
+    def copy(self) -> Self:
+        copy = copying.copy(self)
+        copy.kept = []
+        return copy
+
+
+class FreshDictOfTools(ByCopyModule):
+    """One that does what a warning about the containers says, and still leaks."""
+
+    def copy(self) -> Self:
+        copy = super().copy()
+        for name, value in vars(copy).items():
+            if isinstance(value, (dict, list)):
+                setattr(copy, name, type(value)(value))
+        return copy
+
+
+class Closures(FunctionToolset[Any]):
+    """A toolset whose tools are functions that know it."""
+
+    stateful = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[str] = []
+
+        def keep(value: str) -> list[str]:
+            self.kept.append(value)
+            return self.kept
+
+        self.add_function(keep)
+
+    def copy(self) -> Self:
+        return copying.deepcopy(self)
+
+
+class OfContainer(Closures):
+    """One whose tools know a container of it."""
+
+    def __init__(self) -> None:
+        FunctionToolset.__init__(self)
+        kept = self.kept = []  # pyright: ignore[reportUnknownVariableType]
+
+        def keep(value: str) -> list[str]:
+            kept.append(value)  # pyright: ignore[reportUnknownMemberType]
+            return self.kept
+
+        self.add_function(keep)
+
+
+BELONG: dict[str, type[Any]] = {
+    'by copy.copy()': ByCopyModule,
+    'with fresh containers': FreshDictOfTools,
+    'closures, by copy.deepcopy()': Closures,
+    'closures over more, by copy.deepcopy()': OfContainer,
+}
+
+
+@pytest.mark.parametrize('cls', BELONG.values(), ids=BELONG)
+async def test_b04_tool_that_belongs_to_the_original_gives_a_warning_that_names_it(cls: type[Any]):
+    (message,) = await warnings_of(type('Leaks', (cls,), {})())
+    assert '`keep`' in message
+    assert '`same_value`' not in message
+    assert 'Leaks' in message
+
+
+@pytest.mark.parametrize('place', PLACES.values(), ids=PLACES)
+async def test_b04_tool_that_belongs_to_the_original_inside_others_gives_a_warning(
+    place: Callable[[AbstractToolset[Any]], AbstractToolset[Any]],
+):
+    (message,) = await warnings_of(place(type('Leaks', (FreshDictOfTools,), {})()))
+    assert '`keep`' in message
+
+
+async def test_b04_tools_of_the_copy_and_tools_of_nobody_give_no_warning():
+    assert await warnings_of(type('Fine', (Keeps,), {})(), runs=2) == []
+
+
+async def test_b04_tools_that_are_shared_on_purpose_give_no_warning():
+    assert await warnings_of(type('Fine', (FreshDictOfTools,), {'shared_attributes': frozenset({'tools'})})()) == []

@@ -570,10 +570,10 @@ async def test_b16_tool_call_of_a_toolset_in_the_list_knows_itself():
     assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
 
 
-async def test_b16_task_that_goes_on_after_the_tool_call_is_still_in_it():
-    """A tool may start a task and leave it to a later tool to wait for it."""
+async def test_b16_task_that_goes_on_after_the_tool_call_is_no_longer_in_it():
+    """A tool may start a task and leave it to a later tool to wait for it. Whether that is still in a call of the run, nobody can know."""
     journal = Journal()
-    notes = Notes('t', journal)
+    notes = Notes('t', journal, answer=never)
     child = calling(['t'], toolsets=[notes])
     tasks: list[asyncio.Future[Any]] = []
     returned = anyio.Event()
@@ -591,9 +591,57 @@ async def test_b16_task_that_goes_on_after_the_tool_call_is_still_in_it():
 
     tools = FunctionToolset[Any]([start, wait])
     await run_as('parent', calling(['t'], ['start'], ['wait'], ['t'], toolsets=[notes, tools]))
-    assert called(journal, 'child') is called(journal, 'parent')
-    (asked,) = journal.of('ask')
-    assert asked.got[0].tool_name == 'start'
+    assert called(journal, 'child').values == ['child']
+    assert called(journal, 'parent').values == ['parent', 'parent']
+
+
+@pytest.mark.parametrize('awaited', [False, True], ids=['in the call', 'after the call'])
+@kinds
+async def test_b16_worker_that_a_tool_call_has_started_works_for_nobody_else_with_that_runs_toolset(
+    kind: type[Notes], awaited: bool
+):
+    """It's started by the first call that needs it, and then does the jobs of all users, while that run goes on and afterwards."""
+    journal = Journal()
+    notes = kind('t', journal)
+    jobs = asyncio.Queue[str]()
+    done: dict[str, asyncio.Future[Any]] = {}
+    workers: list[asyncio.Task[None]] = []
+    child = calling(['t'], toolsets=[notes])
+
+    async def work() -> None:
+        while job := await jobs.get():
+            done[job].set_result(await run_as(f'job of {job}', child))
+
+    async def ask(job: str) -> None:
+        if not workers:
+            workers.append(asyncio.create_task(work()))
+        done[job] = asyncio.get_running_loop().create_future()
+        await jobs.put(job)
+        if not awaited or job != 'Ada':
+            await done[job]
+
+    async def delegate(value: str) -> None:
+        await ask(value)
+
+    async def others(value: str) -> None:
+        if value == 'Ada':
+            await asyncio.gather(*done.values())
+            await run_as('Bob', agent)
+
+    tools = FunctionToolset[Any]([delegate, others])
+    agent = calling(['t'], ['delegate'], ['others'], ['t'], toolsets=[notes, tools], name='agent')
+    await run_as('Ada', agent)
+    await run_as('Eve', agent)
+    await jobs.put('')
+    await workers[0]
+    for user in ('Bob', 'Eve'):
+        if kind is Notes:
+            assert called(journal, user).values == [user, user]
+            assert called(journal, f'job of {user}').values == [f'job of {user}']
+        own = called(journal, f'job of {user}')
+        assert ('enter', f'job of {user}') in entries_and_exits(journal, own)
+    # A call that has started a run and waits for it is one that the run is in
+    assert {event.run for event in journal.of('ask')} <= (set() if awaited else {'job of Ada'})
 
 
 async def test_b16_run_that_starts_after_the_enclosing_one_has_ended_gets_its_own_copy():

@@ -97,7 +97,7 @@ async def test_b17_own_toolset_that_stands_in_several_places_is_entered_once(kin
 async def test_b17_own_toolset_inside_of_two_answers_is_entered_once():
     journal = Journal()
     notes = Notes('t', journal, answer=fresh)
-    one, two = Passing(notes), Passing(CombinedToolset([notes]))
+    one, two = notes.renamed({}), CombinedToolset([notes])
     child = calling(['a_t', 'b_t'], toolsets=[one.prefixed('a'), two.prefixed('b')])
     await run_as('parent', parent_of(child, one, two.prefixed('x')))
     own = called(journal, 'child')
@@ -304,7 +304,6 @@ def failing_tool(error: BaseException) -> Server:
 INSIDE: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
     'nothing': lambda toolset: toolset,
     'a combination of a wrapper': lambda toolset: CombinedToolset([toolset.filtered(lambda ctx, tool: True)]),
-    'a wrapper that passes it on': Passing,
 }
 """What the transaction stands in."""
 

@@ -22,7 +22,7 @@ from pydantic_ai import AbstractToolset, Agent, RunContext
 from pydantic_ai.toolsets import CombinedToolset
 
 from .delegation import Answer, Ledger, Notes, forked
-from .line import CANCELLED, WRAPPERS, DynamicToolset, once_per_run
+from .line import CANCELLED, WRAPPERS, DynamicToolset
 from .toolsets import RUN, Event, Server
 from .trees import (
     Audit,
@@ -384,10 +384,7 @@ class World(Faulty):
             await self.moment('factory', None)
             return make()
 
-        if spec.takes_context:
-            wired = Wired(DynamicToolset(wait if spec.wait else lambda ctx: make(ctx), per_run_step=False), 'factory')
-        else:
-            wired = Wired(once_per_run(lambda: make()), 'factory')
+        wired = Wired(DynamicToolset(wait if spec.wait else make, per_run_step=False), 'factory')
         return wired
 
     def wire_all(self, trees: Sequence[Tree]) -> list[Wired]:

@@ -1,0 +1,274 @@
+"""B17: at every depth, what is live is borrowed and what isn't is owned: nothing is used that nobody entered, or entered twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+from pydantic_ai import AbstractToolset, FunctionToolset, RunContext, UserError
+from pydantic_ai.toolsets import CombinedToolset
+
+from .delegation import Answer, Notes, called, calling, calls, delegating, entries_and_exits, fresh, happened
+from .toolsets import Journal, run_as
+from .trees import Audit
+
+pytestmark = pytest.mark.anyio
+
+
+class View(Audit):
+    """A wrapper with state of its own that a toolset puts around itself for a sub-agent."""
+
+
+class AsksAgain(View):
+    """One that puts another around itself, one level further down."""
+
+    def for_sub_agent(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return AsksAgain(self, self.name, self.journal)
+
+
+def check_owners(journal: Journal) -> None:
+    """Check that whatever was used had been entered, by one run, which exited it, and that nobody used it afterwards."""
+    events: dict[int, list[Any]] = defaultdict(list)
+    for event in journal.of('enter', 'exit', 'get_tools', 'call'):
+        events[id(event.toolset)].append(event)
+    for several in events.values():
+        kinds = [event.kind for event in several]
+        name = f'{type(several[0].toolset).__name__} {several[0].toolset.name} of {several[0].run}'
+        assert kinds.count('enter') == kinds.count('exit') == 1, f'{name}: {kinds}'
+        assert (kinds[0], kinds[-1]) == ('enter', 'exit'), f'{name}: {kinds}'
+        assert several[0].run == several[-1].run, name
+
+
+def alternating(*answers: Answer) -> Answer:
+    """Answer in turn with one of several."""
+    numbers = count()
+    return lambda live, ctx: answers[next(numbers) % len(answers)](live, ctx)
+
+
+NUMBERS = count()
+"""So that tools have different names."""
+
+
+def share(live: Any, ctx: RunContext[Any]) -> Any:
+    return live
+
+
+def view(live: Any, ctx: RunContext[Any]) -> Any:
+    return View(live, 'view', live.journal)
+
+
+def asks_again(live: Any, ctx: RunContext[Any]) -> Any:
+    return AsksAgain(live, 'view', live.journal)
+
+
+def beside(live: Any, ctx: RunContext[Any]) -> Any:
+    return CombinedToolset([fresh(live, ctx).prefixed(f'new{next(NUMBERS)}'), live])
+
+
+ANSWERS: dict[str, Callable[[], Answer]] = {
+    'share': lambda: share,
+    'own': lambda: fresh,
+    'share, then own': lambda: alternating(share, fresh),
+    'own, then share': lambda: alternating(fresh, share),
+    'a view': lambda: view,
+    'a view that asks again': lambda: asks_again,
+    'share, then a view': lambda: alternating(share, view),
+    'a view, then own': lambda: alternating(view, fresh),
+    'a copy': lambda: lambda live, ctx: live.copy(),
+    'one beside itself': lambda: beside,
+}
+answers = pytest.mark.parametrize('answer', ANSWERS.values(), ids=ANSWERS)
+
+
+def tower(*levels: list[Any], journal: Journal, options: Callable[[int], Any] = lambda level: None) -> Any:
+    """Make agents that start each other, each of which calls `t`, starts the next, and calls `t` again."""
+    agent: Any = None
+    for level in reversed(range(len(levels))):
+        steps = [['t']] if agent is None else [['t'], ['delegate'], ['t']]
+        below = [] if agent is None else [delegating(agent, run=f'level{level + 1}', options=options(level))]
+        agent = calling(*steps, toolsets=[*levels[level], *below], name=f'agent{level}')
+    return run_as('level0', agent)
+
+
+AGENTS: dict[str, Callable[[Notes], list[list[Any]]]] = {
+    'all have it plain': lambda t: [[t]] * 4,
+    'wrapped from the second on': lambda t: [[t], *[[Audit(t, 'audit', t.journal)]] * 3],
+    'each wraps it anew': lambda t: [[t], *([Audit(t, f'audit{level}', t.journal)] for level in range(3))],
+    'wrapped in the first': lambda t: [[Audit(t, 'audit', t.journal)], [t], [t], [t]],
+    'wrapped by turns': lambda t: [[audit := Audit(t, 'audit', t.journal)], [t], [audit], [t]],
+    'wrapped twice': lambda t: [[t], *[[Audit(Audit(t, 'inner', t.journal).renamed({}), 'outer', t.journal)]] * 3],
+    'combined': lambda t: [[t], *[[CombinedToolset([Audit(t, 'audit', t.journal)])]] * 3],
+    'shared inside a wrapper': lambda t: [[t], *[[Audit(t.shared(), 'audit', t.journal)]] * 3],
+    'each wraps what is shared anew': lambda t: [
+        [t],
+        *([Audit(t.shared(), f'audit{level}', t.journal)] for level in range(3)),
+    ],
+    'shared, then not': lambda t: [[t], [Audit(t.shared(), 'audit', t.journal)], [t], [t]],
+}
+agents = pytest.mark.parametrize('tree', AGENTS.values(), ids=AGENTS)
+
+
+@answers
+@agents
+async def test_b17_four_runs_deep_everything_has_one_owner(tree: Any, answer: Callable[[], Answer]):
+    journal = Journal()
+    notes = Notes('t', journal, answer=answer())
+    await tower(*tree(notes), journal=journal)
+    check_owners(journal)
+    assert notes.values == []
+    for level in range(4):
+        assert [toolset for toolset in calls(journal, f'level{level}') if toolset.name == 't']
+
+
+@answers
+@pytest.mark.parametrize('all_of_them', [True, False])
+async def test_b17_four_runs_deep_what_is_handed_on_has_one_owner(answer: Callable[[], Answer], all_of_them: bool):
+    """Each run hands to the next what it was handed itself."""
+    journal = Journal()
+    notes = Notes('t', journal, answer=answer())
+
+    def options(level: int) -> Any:
+        if all_of_them:
+            # All but the tool that delegates, which the next one has too
+            return lambda ctx: {'toolsets': ctx.for_sub_agent()[:1] if level == 0 else ctx.for_sub_agent()[1:]}
+        return lambda ctx: {'toolsets': ctx.for_sub_agent(notes)}
+
+    await tower([notes], [], [], [], journal=journal, options=options)
+    check_owners(journal)
+    assert calls(journal, 'level3')
+
+
+# An answer that is kept
+
+
+def keeping(answer: Answer) -> Answer:
+    """Answer with the same toolset each time."""
+    kept: list[Any] = []
+
+    def answer_again(live: Any, ctx: RunContext[Any]) -> Any:
+        if not kept:
+            kept.append(answer(live, ctx))
+        return kept[0]
+
+    return answer_again
+
+
+KEPT: dict[str, Answer] = {
+    'a view': view,
+    'a leaf': fresh,
+    'a copy': lambda live, ctx: live.copy(),
+    'inside a combination': lambda live, ctx: CombinedToolset([fresh(live, ctx)]),
+    'inside a wrapper': lambda live, ctx: fresh(live, ctx).renamed({}),
+}
+kept = pytest.mark.parametrize('answer', KEPT.values(), ids=KEPT)
+
+
+def waits(inside: asyncio.Event, go: asyncio.Event) -> FunctionToolset[Any]:
+    async def wait(value: str) -> None:
+        inside.set()
+        await go.wait()
+
+    return FunctionToolset[Any]([wait])
+
+
+@kept
+@pytest.mark.parametrize('handed', [False, True])
+async def test_b17_answer_that_a_sibling_works_with_is_refused(answer: Answer, handed: bool):
+    journal = Journal()
+    notes = Notes('t', journal, answer=keeping(answer))
+    inside, go = asyncio.Event(), asyncio.Event()
+    given = [] if handed else [notes]
+    first = calling(['t'], ['wait'], ['t'], toolsets=[*given, waits(inside, go)], name='first')
+    second = calling(['t'], toolsets=given, name='second')
+
+    async def both(ctx: RunContext[Any], value: str) -> None:
+        options = lambda: {'toolsets': ctx.for_sub_agent(notes)} if handed else {}
+        task = asyncio.ensure_future(run_as('first', first, **options()))
+        await asyncio.wait([task, waiting := asyncio.ensure_future(inside.wait())], return_when='FIRST_COMPLETED')
+        waiting.cancel()
+        with pytest.raises(UserError) as caught:
+            await run_as('second', second, **options())
+        go.set()
+        await task
+        refused.append(caught.value)
+
+    refused: list[UserError] = []
+    parent = calling(['t'], ['both'], ['t'], toolsets=[notes, FunctionToolset[Any]([both])], name='parent')
+    await run_as('parent', parent)
+    assert "'first'" in str(refused[0])
+    assert "'t'" in str(refused[0])
+    check_owners(journal)
+    assert not [event for event in journal.of('enter', 'exit', 'call') if event.run == 'second']
+    live = called(journal, 'parent')
+    assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
+
+
+@kept
+async def test_b17_answer_that_was_kept_can_be_given_to_one_sub_agent_after_another(answer: Answer):
+    journal = Journal()
+    notes = Notes('t', journal, answer=keeping(answer))
+    children = [delegating(calling(['t'], toolsets=[notes]), name=f'd{n}', run=f'child{n}') for n in range(3)]
+    await run_as('parent', calling(['t'], ['d0'], ['d1'], ['d2'], ['t'], toolsets=[notes, *children], name='parent'))
+    live = called(journal, 'parent')
+    assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
+    own = {id(event.toolset): event.toolset for event in journal.of('enter') if event.run != 'parent'}
+    for toolset in own.values():
+        runs = [(kind, f'child{n}') for n in range(3) for kind in ('enter', 'exit')]
+        assert entries_and_exits(journal, toolset) == runs
+
+
+async def test_b17_answer_that_another_run_owns_is_refused():
+    """It's live, but in no run that encloses this one."""
+    journal = Journal()
+    elsewhere: list[Any] = []
+
+    class Elsewhere(Notes):
+        async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
+            elsewhere.append(self)
+            return await super().call_tool(*args, **kwargs)
+
+    notes = Notes('t', journal, answer=lambda live, ctx: elsewhere[0])
+    inside, go = asyncio.Event(), asyncio.Event()
+    other = calling(['u'], ['wait'], ['u'], toolsets=[Elsewhere('u', journal), waits(inside, go)], name='other')
+    task = asyncio.ensure_future(run_as('other', other))
+    await inside.wait()
+    with pytest.raises(UserError, match="'u'") as caught:
+        child = calling(['u'], toolsets=[notes])
+        await run_as('parent', calling(['t'], ['delegate'], toolsets=[notes, delegating(child)], name='parent'))
+    assert "'other'" in str(caught.value)
+    go.set()
+    await task
+    check_owners(journal)
+    assert not happened(journal, elsewhere[0], 'ask')
+
+
+# An answer in several places
+
+
+@pytest.mark.parametrize('handed', ['nothing', 'all', 'both'])
+async def test_b17_answer_for_an_original_in_two_places_is_entered_once(handed: str):
+    def answer(live: Any, ctx: RunContext[Any]) -> Any:
+        return CombinedToolset([Notes('new', journal), live])
+
+    journal = Journal()
+    notes = Notes('t', journal, answer=answer)
+    places = [notes.prefixed('a'), notes.prefixed('b')]
+    child = calling(['a_new', 'b_new'], ['a_t', 'b_t'], toolsets=places if handed == 'nothing' else [])
+    options = {
+        'nothing': lambda ctx: {},
+        'all': lambda ctx: {'toolsets': ctx.for_sub_agent()[:2]},
+        'both': lambda ctx: {'toolsets': ctx.for_sub_agent(*places)},
+    }[handed]
+    delegate = delegating(child, options=options)
+    await run_as('parent', calling(['a_t'], ['delegate'], ['b_t'], toolsets=[*places, delegate], name='parent'))
+    check_owners(journal)
+    live = called(journal, 'parent')
+    assert live in calls(journal, 'child')
+    assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
+    (new,) = (toolset for toolset in calls(journal, 'child') if toolset is not live)
+    assert new.values == ['child', 'child']
+    assert entries_and_exits(journal, new) == [('enter', 'child'), ('exit', 'child')]
