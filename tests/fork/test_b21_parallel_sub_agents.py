@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -138,3 +139,38 @@ async def test_b21_parallel_sub_agents_of_sub_agents_each_ask_that_of_their_own(
             run = f'leaf{number}{inner}'
             assert asked[run] is called(journal, f'middle{number}')
             assert called(journal, run).values == ['parent', f'middle{number}', run]
+
+
+def opcodes_of(function: Any) -> int:
+    """Count what the package does while a function runs, in the bytecodes of its Python."""
+    opcodes = 0
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal opcodes
+        if 'pydantic_ai' not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        opcodes += event == 'opcode'
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    finally:
+        sys.settrace(before)
+    return opcodes
+
+
+@kinds
+@pytest.mark.parametrize('answer', [None, forked], ids=['share', 'own'])
+def test_b21_cost_of_a_sub_agent_grows_in_proportion_to_its_toolsets(kind: type[Notes], answer: Any):
+    def cost(number: int) -> int:
+        journal = Journal()
+        several = [kind(f't{index}', journal, answer=answer) for index in range(number)]
+        parent = calling(['delegate'], toolsets=[*several, delegating(calling(['t0'], toolsets=several))])
+        return opcodes_of(lambda: asyncio.run(parent.run('go')))
+
+    cost(1)
+    few, many = cost(30), cost(120)
+    assert many < few * 6

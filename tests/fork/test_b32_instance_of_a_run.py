@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import dataclasses
 from typing import Any
 
 import pytest
@@ -84,6 +86,14 @@ async def test_b32_original_of_an_override_is_known_too():
     assert result.instance_of(session).values == ['']
 
 
+async def test_b32_copied_result_knows_the_run():
+    """As an application makes it that puts another output into it, or keeps it."""
+    session = Session('t', Journal())
+    result = await calling(['t'], toolsets=[session]).run('go')
+    for copied in (copy.copy(result), dataclasses.replace(result), dataclasses.replace(result, output='other')):
+        assert copied.instance_of(session) is result.instance_of(session) is not session
+
+
 async def test_b32_instructions_have_the_instance_of_their_run():
     journal = Journal()
     session = Session('t', journal)
@@ -97,3 +107,16 @@ async def test_b32_instructions_have_the_instance_of_their_run():
 
     await run_as('run', agent)
     assert seen == [[], ['run'], ['run', 'run']]
+
+
+@pytest.mark.parametrize(
+    'wrong',
+    [Session, calling(), None, 'session', [Session('t', Journal())]],
+    ids=['class', 'agent', 'None', 'text', 'list'],
+)
+async def test_b32_what_is_no_toolset_is_refused_with_what_was_passed(wrong: Any):
+    session = Session('t', Journal())
+    result = await calling(['t'], toolsets=[session], name='boss').run('go')
+    with pytest.raises(UserError) as caught:
+        result.instance_of(wrong)
+    assert (wrong.__name__ if isinstance(wrong, type) else type(wrong).__name__) in str(caught.value)
