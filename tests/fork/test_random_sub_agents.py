@@ -1,14 +1,18 @@
-"""Random agents that delegate to each other, three deep and in parallel, while random things fail.
+"""Random agents that delegate to each other, five runs deep and in parallel, while random things fail.
 
 Tools start the sub-agents, and the toolsets of the agents say all that there is to say in `for_sub_agent()`. What must be true
 of the toolsets' notes follows from the contract alone: which instance each run works with and whom it asks for it (B6, B7, B12,
 B16, B18, B19, B21), who enters and exits it and with which exception (B5, B8, B17), that nothing is used after its owner has
-begun to exit (B20), and that a sub-agent's failure that the tool catches is none of the parent's.
+begun to exit (B20), and that a sub-agent's failure that the tool catches is none of the parent's. What a toolset has answered
+before it may answer again, which is refused while another run works with that (B17). In the end all that was made for a run is
+freed (B39).
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -18,7 +22,7 @@ from typing import Any
 
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
-from pydantic_ai import AbstractToolset, Agent, RunContext
+from pydantic_ai import AbstractToolset, Agent, RunContext, UserError
 from pydantic_ai.toolsets import CombinedToolset
 
 from .delegation import Answer, Ledger, Notes, forked
@@ -30,7 +34,7 @@ from .trees import (
     Call,
     Faulty,
     Plan,
-    Straight,
+    WithState,
     check_balance,
     check_exits,
     contexts_of,
@@ -57,7 +61,6 @@ class Leaf:
 class Around:
     """A wrapper with state of its own."""
 
-    kind: str
     inner: Tree
 
 
@@ -138,7 +141,7 @@ class Scenario:
 
 KINDS = ['copy', 'ask', 'factory', 'enter', 'model', 'get_tools', 'call', 'delegate', 'body', 'exit']
 METHODS = ['run', 'run', 'iter', 'run_stream']
-DEPTH = 3
+DEPTH = 4
 
 
 runs = st.builds(
@@ -176,7 +179,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     originals: st.SearchStrategy[Original] = (
         st.builds(Leaf, policies)
         | st.builds(Leaf, policies)
-        | st.builds(Around, st.sampled_from(sorted(AROUND)), trees)
+        | st.builds(Around, trees)
         | st.builds(Factory, policies, st.booleans(), st.booleans())
     )
     run_number = st.integers(0, 11)
@@ -215,17 +218,13 @@ class AskedAudit(Audit):
         return answer
 
 
-class AskedStraight(Straight):
-    """A wrapper that's written straight on `AbstractToolset`, and passes the question on."""
-
-    def for_sub_agent(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-        self.journal.instant('ask', self)
-        answer = self.copy_around(self.inner.for_sub_agent(ctx))
-        self.journal.note('ask', self, ctx, answer)
-        return answer
-
-
-AROUND = {'audit': AskedAudit, 'straight': AskedStraight}
+def insides(toolset: Any) -> Iterator[Any]:
+    """Find what's inside of a wrapper with state of its own, past what may stand between."""
+    while isinstance(toolset, WithState):
+        toolset = toolset.inside
+        while not hasattr(toolset, 'journal') and hasattr(toolset, 'wrapped'):
+            toolset = toolset.wrapped
+        yield toolset
 
 
 def snapshot(live: Any, ctx: RunContext[Any]) -> Any:
@@ -242,6 +241,26 @@ def copies(live: Any, ctx: RunContext[Any]) -> Any:
     return live.copy()
 
 
+def views(live: Any, ctx: RunContext[Any]) -> Any:
+    return AskedAudit(live, live.name, live.journal)
+
+
+def keeps(live: Any, ctx: RunContext[Any]) -> Any:
+    """Answer with what this instance has answered before."""
+    kept = live.journal.kept.setdefault(id(live), [])
+    if not kept:
+        kept.append(forked(live, ctx))
+    return kept[0]
+
+
+def keeps_for_all(live: Any, ctx: RunContext[Any]) -> Any:
+    """Answer with what any instance of the same original has answered before."""
+    kept = live.journal.kept.setdefault(live.name, [])
+    if not kept:
+        kept.append(forked(live, ctx))
+    return kept[0]
+
+
 def nests(live: Any, ctx: RunContext[Any]) -> Any:
     return Nest(live, live.name, live.journal)
 
@@ -251,6 +270,9 @@ POLICIES: dict[str, tuple[type[Notes], Answer]] = {
     'copies': (Notes, copies),
     'snapshots': (Notes, snapshot),
     'nests': (Notes, nests),
+    'views': (Notes, views),
+    'keeps': (Notes, keeps),
+    'keeps for all': (Notes, keeps_for_all),
     'stateless, shares': (Ledger, shares),
     'stateless, snapshots': (Ledger, snapshot),
 }
@@ -315,6 +337,8 @@ class World(Faulty):
     """What each of them raised."""
     snapshots: dict[int, list[str]] = field(default_factory=dict[int, 'list[str]'])
     """The values that toolsets began with, by `id`."""
+    kept: dict[object, list[Any]] = field(default_factory=dict[object, 'list[Any]'])
+    """The answers that are given again."""
 
     # Wiring
 
@@ -355,9 +379,9 @@ class World(Faulty):
         match spec:
             case Leaf(policy):
                 return Wired(self.leaf(policy), 'original')
-            case Around(kind, inner):
+            case Around(inner):
                 inside = self.wire(inner)
-                return Wired(AROUND[kind](inside.toolset, f'w{next(self.numbers)}', self), 'original', [inside])
+                return Wired(AskedAudit(inside.toolset, f'w{next(self.numbers)}', self), 'original', [inside])
             case Factory():
                 return self.factory(spec)
 
@@ -409,10 +433,8 @@ class World(Faulty):
                 return Wired(original.toolset.prefixed(f'p{next(self.numbers)}'), 'plain', [original])
             case Shared(inner):
                 wired = self.wire(inner)
-                # What's shared by all runs is nothing that a factory makes for each. A wrapper that's written straight on
-                # `AbstractToolset` can't be looked into.
-                left_out = any(each.kind == 'factory' or isinstance(each.toolset, Straight) for each in wired.walk())
-                if not self.sharing or left_out:
+                # What's shared by all runs is nothing that a factory makes for each
+                if not self.sharing or any(each.kind == 'factory' for each in wired.walk()):
                     return wired
                 return Wired(wired.toolset.shared(), 'shared', [wired])
             case Wrap(kind, inner):
@@ -461,7 +483,7 @@ class World(Faulty):
             else:
                 await self.start(value, ctx)
         except BaseException as error:
-            if isinstance(error, Boom) and self.runs[value].caught:
+            if isinstance(error, (Boom, UserError)) and self.runs[value].caught:
                 return 'failed'
             if isinstance(error, CANCELLED) and self.is_cancelled(value) and not self.is_disturbed(value):
                 return 'cancelled'
@@ -479,6 +501,9 @@ class World(Faulty):
             await run_to_the_end(self.agents[self.agent_of(run)], self.plans[run], self, options)
         except BaseException as error:
             self.outcomes[run], self.contexts[run] = error, contexts_of(error)
+            if isinstance(error, UserError) and not self.is_noted(error):
+                self.note('refused', None, error)
+                self.note('fault', None, 'start', error)
             raise
         finally:
             RUN.reset(token)
@@ -512,6 +537,13 @@ class World(Faulty):
         if not self.tasks[cancelled].done():
             self.events.append(Event('cancel', None, cancelled))
             self.tasks[cancelled].cancel()
+
+    def note(self, kind: str, toolset: Any, *got: Any) -> None:
+        """Write it down of what the toolset is a shallow copy of, since a run may work with one of what was answered."""
+        super().note(kind, getattr(toolset, 'template_of', toolset), *got)
+
+    def is_noted(self, error: BaseException) -> bool:
+        return any(error in happened.got for happened in self.of('fault'))
 
     def is_cancelled(self, run: str) -> bool:
         return any(happened.run == run for happened in self.of('cancel'))
@@ -555,11 +587,7 @@ class Works:
     def with_insides(self) -> list[Any]:
         """Return the instances, and those of enclosing runs that they nest in."""
         found = [instance for instances in self.instances.values() for instance in instances]
-        for instance in found:  # those that are added here too
-            if isinstance(instance, Nest):
-                # Inside of something else, there may be a stand-in around the one that is live.
-                found += [instance.wrapped, getattr(instance.wrapped, 'wrapped', instance.wrapped)]
-        return found
+        return [*found, *(inside for instance in found for inside in insides(instance))]
 
 
 class Contract:
@@ -644,9 +672,11 @@ class Contract:
                 works.asked[id(live), how].add([*reversed(enclosing(run)), run][len(enclosing(above)) + 1])
                 for happened in self.of(run, 'ask'):
                     if happened.toolset is live:
-                        answer = happened.got[1]
-                        is_live = any(answer is owned for each in enclosing(run) for owned in self.works[each].owned)
-                        self.add(run, wired, [answer], works.borrowed if is_live else works.owned)
+                        for answer in (happened.got[1], *(() if wired.inner else insides(happened.got[1]))):
+                            is_live = any(
+                                answer is owned for each in enclosing(run) for owned in self.works[each].owned
+                            )
+                            self.add(run, wired, [answer], works.borrowed if is_live else works.owned)
             assert works.instances[wired] or not self.has_begun(run), f'{wired.toolset.label} was not asked'
         else:
             self.add(run, wired, [], [])
@@ -769,9 +799,23 @@ class Contract:
     def check_values(self, run: str) -> None:
         """Check that the state of a run's own toolsets is from the run, those below it, and a snapshot only."""
         for owned in self.works[run].owned:
-            if owned.stateful and owned not in self.world.shared():
+            if owned.stateful and owned not in [
+                *self.world.shared(),
+                *(each for several in self.world.kept.values() for each in several),
+            ]:
                 for value in owned.values[len(self.world.snapshots.get(id(owned), [])) :]:
                     assert run in [value, *enclosing(value)], f'{owned.name} of {run} has a value of {value}'
+
+    def check_refused(self, run: str) -> None:
+        """Check that a run was refused only because of an answer that another run worked with, which doesn't enclose it."""
+        for happened in self.of(run, 'refused'):
+            answers = [asked.got[1] for asked in self.of(run, 'ask')]
+            kept = [answer for several in self.world.kept.values() for answer in several if answer in answers]
+            users = {asked.run for asked in self.world.of('ask') if any(asked.got[1] is answer for answer in kept)} - {
+                run,
+                *enclosing(run),
+            }
+            assert users, f'{run} was refused: {happened.got[0]}'
 
     def check_success(self, run: str) -> None:
         """Check that a run that succeeded has done all that was planned, whatever became of its sub-agents."""
@@ -788,6 +832,22 @@ def check_originals(world: World) -> None:
             assert happened['enter'] == happened['exit'], f'{toolset.name} was not exited as often as it was entered'
         elif original.kind == 'original' and toolset.stateful:
             assert toolset.values == [], f'{toolset.name} has state'
+
+
+def check_owners(world: World) -> None:
+    """Check that no toolset was entered by a run while another one had it, apart from those that are for all runs."""
+    shared = world.shared()
+    owners: dict[int, str] = {}
+    for happened in world.of('enter', 'exit'):
+        toolset = happened.toolset
+        if type(toolset) is Server or toolset in shared or not toolset.stateful:
+            continue
+        if happened.kind == 'enter':
+            before = owners.setdefault(id(toolset), happened.run)
+            assert before == happened.run, f'{happened.run} entered {toolset.name} of {before}'
+        else:
+            assert owners.pop(id(toolset), None) == happened.run, f'{happened.run} exited {toolset.name}'
+    assert owners == {}
 
 
 @settings(max_examples=settings().max_examples // 4)
@@ -810,6 +870,31 @@ def test_random_sub_agents_keep_the_contract(scenario: Scenario):
         contract.check_entered(run)
         contract.check_exits(run)
         contract.check_values(run)
+        contract.check_refused(run)
         if outcome is None:
             contract.check_success(run)
     check_originals(world)
+    check_owners(world)
+
+
+@settings(max_examples=settings().max_examples // 16)
+@given(scenarios())
+def test_b39_random_sub_agents_leave_nothing(scenario: Scenario):
+    """Python's cyclic garbage collector is needed only for what exceptions hold."""
+    failing = bool(scenario.faults or scenario.cancel)
+    gc.collect()
+    gc.disable()
+    try:
+        world = asyncio.run(play(scenario))
+        failing = failing or any(world.outcomes.values())
+        wired = {id(each.toolset) for toolsets in world.toolsets for top in toolsets for each in top.walk()}
+        made = [happened.toolset for happened in world.events if happened.toolset is not None]
+        left = [weakref.ref(toolset) for toolset in made if id(toolset) not in wired]
+        for container in (world.events, world.outcomes, world.contexts, world.given, world.kept, world.tasks, made):
+            container.clear()
+        if failing:
+            gc.collect()
+        alive = {toolset for each in left if (toolset := each()) is not None}
+        assert not alive, f'{len(alive)} of {len({id(each) for each in left})} were not freed'
+    finally:
+        gc.enable()
