@@ -84,14 +84,16 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
 answers = pytest.mark.parametrize('answer', ANSWERS.values(), ids=ANSWERS)
 
 
-def tower(*levels: list[Any], journal: Journal, options: Callable[[int], Any] = lambda level: None) -> Any:
+def tower(
+    *levels: list[Any], journal: Journal, options: Callable[[int], Any] = lambda level: None, **of_run: Any
+) -> Any:
     """Make agents that start each other, each of which calls `t`, starts the next, and calls `t` again."""
     agent: Any = None
     for level in reversed(range(len(levels))):
         steps = [['t']] if agent is None else [['t'], ['delegate'], ['t']]
         below = [] if agent is None else [delegating(agent, run=f'level{level + 1}', options=options(level))]
         agent = calling(*steps, toolsets=[*levels[level], *below], name=f'agent{level}')
-    return run_as('level0', agent)
+    return run_as('level0', agent, **of_run)
 
 
 AGENTS: dict[str, Callable[[Notes], list[list[Any]]]] = {

@@ -3,34 +3,75 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
+from typing import Any
 
 import pytest
 from pydantic_ai import UserError
 from pydantic_ai.toolsets import ToolsetScopePool
+from typing_extensions import Self
 
+from .cancelling import cancelled_after
 from .delegation import calling
+from .test_b34_entered_and_exited_by_the_scope import Grouped
 from .toolsets import METHODS, Journal, Server, Session, run_as
 
 pytestmark = pytest.mark.anyio
 
+methods = pytest.mark.parametrize('method', [method for method in METHODS if method != 'run_sync'])
 
-@pytest.mark.parametrize('method', [method for method in METHODS if method != 'run_sync'])
+
+async def until(condition: Any) -> None:
+    """Wait until something is so, however slow the machine is."""
+    for _ in range(6000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError('It never was')
+
+
+@methods
 async def test_b37_block_opens_or_continues_the_conversation_of_its_key(method: str):
     journal = Journal()
     session = Session('t', journal)
     agent = calling(['t'], toolsets=[session])
-    pool = ToolsetScopePool()
+    chats = ToolsetScopePool(session)
     for number in range(3):
         for key in ('Ada', 'Bob'):
-            async with pool(key) as scope:
-                await run_as(f'{key}{number}', agent, method)
-                assert scope.instance_of(session).values == [f'{key}{n}' for n in range(number + 1)]
-    assert journal.lifecycle == ['+t', '+t']
-    await pool.aclose()
-    assert journal.lifecycle == ['+t', '+t', '-t', '-t']
+            async with chats(key) as chat:
+                await run_as(f'{key}{number}', agent, method, toolsets=[chat])
+                await run_as('not given', agent, method)
+                assert chat.instance_of(session).values == [f'{key}{n}' for n in range(number + 1)]
+    kept = {id(event.toolset) for event in journal.of('enter') if event.run != 'not given'}
+    assert len(kept) == 2
+    await chats.aclose()
+    assert len(journal.of('enter')) == len(journal.of('exit')) == 8
     with pytest.raises(UserError, match='closed'):
-        await pool('Ada').__aenter__()
+        await chats('Ada').__aenter__()
+
+
+@methods
+async def test_b37_requests_in_tasks_and_contexts_of_their_own_have_one_task_for_the_toolset(method: str):
+    """A task group in a toolset is exited in the task that has entered it, whoever opens and ends the scope."""
+    journal = Journal()
+    grouped = Grouped('g', journal)
+    agent = calling(['g'], toolsets=[grouped])
+    before = asyncio.all_tasks()
+
+    async def request(number: int) -> None:
+        async with chats('Ada') as chat:
+            await run_as(f'run{number}', agent, method, toolsets=[chat])
+
+    async with ToolsetScopePool(grouped) as chats:
+        for number in range(3):
+            context = contextvars.Context()
+            await context.run(asyncio.ensure_future, request(number))
+        await asyncio.ensure_future(chats.end('Ada'))
+        await request(3)
+    assert journal.lifecycle == ['+g', '-g', '+g', '-g']
+    assert [event.toolset.values for event in journal.of('exit')] == [['run0', 'run1', 'run2'], ['run3']]
+    assert asyncio.all_tasks() <= before
 
 
 async def test_b37_two_runs_at_once_under_one_key_are_refused():
@@ -43,53 +84,255 @@ async def test_b37_two_runs_at_once_under_one_key_are_refused():
         await go.wait()
 
     async def request(name: str, key: str) -> None:
-        async with pool(key):
-            await run_as(
-                name, calling(['wait'] if name == 'slow' else ['t'], toolsets=[session], tools=[wait], name=name)
-            )
+        agent = calling(['wait'] if name == 'slow' else ['t'], toolsets=[session], tools=[wait], name=name)
+        async with chats(key) as chat:
+            await run_as(name, agent, toolsets=[chat])
 
-    async with ToolsetScopePool() as pool:
+    async with ToolsetScopePool(session) as chats:
         slow = asyncio.ensure_future(request('slow', 'Ada'))
         await inside.wait()
         await request('fast', 'Bob')
         with pytest.raises(UserError) as caught:
             await request('fast', 'Ada')
-        for part in ("'slow'", "'fast'", "'Ada'", session.label):
+        for part in ("'slow'", "'fast'"):
             assert part in str(caught.value)
         go.set()
         await slow
+        await request('fast', 'Ada')
+
+
+async def test_b37_end_of_a_key_lets_its_next_use_start_afresh():
+    journal = Journal()
+    session = Session('t', journal)
+    agent = calling(['t'], toolsets=[session])
+
+    async def request(key: str) -> list[str]:
+        async with chats(key) as chat:
+            await run_as(key, agent, toolsets=[chat])
+            return list(chat.instance_of(session).values)
+
+    async with ToolsetScopePool(session) as chats:
+        for key in ('Ada', 'Ada', 'Bob'):
+            await request(key)
+        await chats.end('Ada')
+        await chats.end('nobody')
+        assert journal.lifecycle == ['+t', '+t', '-t']
+        assert await request('Ada') == ['Ada']
+        assert await request('Bob') == ['Bob', 'Bob']
+        await chats.end('Ada')
+        await chats.end('Ada')
+    assert len(journal.of('enter')) == len(journal.of('exit')) == 3
+
+
+async def test_b37_end_of_a_key_in_use_cancels_its_run_and_exits():
+    journal = Journal()
+    session = Session('t', journal)
+    inside = asyncio.Event()
+
+    async def wait(value: str) -> None:
+        inside.set()
+        await asyncio.Event().wait()
+
+    async def request() -> None:
+        async with chats('Ada') as chat:
+            await run_as('run', calling(['wait'], toolsets=[session], tools=[wait]), toolsets=[chat])
+
+    async with ToolsetScopePool(session) as chats:
+        task = asyncio.ensure_future(request())
+        await inside.wait()
+        await chats.end('Ada')
+        await asyncio.wait([task])
+        assert task.cancelled() or task.exception() is not None
+        assert journal.lifecycle == ['+t', '-t']
+        async with chats('Ada') as chat:
+            await run_as('again', calling(['t'], toolsets=[session]), toolsets=[chat])
+            assert chat.instance_of(session).values == ['again']
 
 
 async def test_b37_idle_and_least_recently_used_are_ended_but_none_in_use():
     journal = Journal()
     session = Session('t', journal)
     agent = calling(['t'], toolsets=[session])
-    pool = ToolsetScopePool(limit=2, idle_timeout=0.05)
-    async with pool('held') as held:
-        await run_as('held', agent)
+    chats = ToolsetScopePool(session, limit=2, idle_timeout=0.05)
+    async with chats('held') as held:
+        await run_as('held', agent, toolsets=[held])
         for key in 'abc':
-            async with pool(key):
-                await run_as(key, agent)
-        assert pool.keys == ['held', 'c']
-        while pool.keys != ['held']:
-            await asyncio.sleep(0.01)
-        await run_as('held', agent)
+            async with chats(key) as chat:
+                await run_as(key, agent, toolsets=[chat])
+        assert set(chats.keys) <= {'held', 'c'}
+        await until(lambda: chats.keys == ['held'])
+        await run_as('held', agent, toolsets=[held])
         assert held.instance_of(session).values == ['held', 'held']
-    while pool.keys:
-        await asyncio.sleep(0.01)
+    await until(lambda: chats.keys == [] and len(journal.of('exit')) == 4)
     assert journal.lifecycle.count('+t') == journal.lifecycle.count('-t') == 4
+    await chats.aclose()
 
 
-async def test_b37_named_toolsets_only():
+async def test_b37_more_than_the_limit_are_open_only_if_all_are_in_use():
+    session = Session('t', Journal())
+    async with ToolsetScopePool(session, limit=1) as chats:
+        async with chats('a') as a, chats('b') as b:
+            for chat in (a, b):
+                await run_as('run', calling(['t'], toolsets=[session]), toolsets=[chat])
+            assert set(chats.keys) == {'a', 'b'}
+        async with chats('c'):
+            assert chats.keys == ['c']
+    assert session.journal.lifecycle.count('+t') == session.journal.lifecycle.count('-t') == 3
+
+
+async def test_b37_what_a_pool_cannot_keep_is_refused():
+    kept = Session('kept', Journal())
+    for wrong, said in (
+        (Server('s', Journal()), "'s'"),
+        (Session, 'Session'),
+        (calling(), 'Agent'),
+        ([kept], 'list'),
+    ):
+        with pytest.raises(UserError) as caught:
+            ToolsetScopePool(kept, wrong)  # pyright: ignore[reportArgumentType]
+        assert said in str(caught.value)
+    with pytest.raises(UserError, match='limit'):
+        ToolsetScopePool(kept, limit=0)
+
+
+async def test_b37_entry_that_fails_is_the_callers_and_the_next_one_tries_again():
     journal = Journal()
-    kept, other = Session('kept', journal), Session('other', journal)
-    async with ToolsetScopePool(kept) as pool:
+    fail: dict[str, BaseException] = {'enter': RuntimeError('enter')}
+    first, session = Session('first', journal), Session('t', journal, fail=fail)
+    before = asyncio.all_tasks()
+    async with ToolsetScopePool(first, session) as chats:
         for _ in range(2):
-            async with pool(1):
-                await run_as('run', calling(['kept', 'other'], toolsets=[kept, other]))
-    assert journal.lifecycle == ['+kept', '+other', '-other', '+other', '-other', '-kept']
-    with pytest.raises(UserError, match="'s'"):
-        ToolsetScopePool(Server('s', journal))
+            with pytest.raises(RuntimeError) as caught:
+                async with chats('Ada'):
+                    pytest.fail('The block was entered')
+            assert caught.value is fail['enter']
+        assert journal.lifecycle == ['+first', '-first'] * 2
+        fail.clear()
+        async with chats('Ada') as chat:
+            await run_as('run', calling(['t'], toolsets=[session]), toolsets=[chat])
+    assert journal.names('enter') == ['first', 'first', 'first', 't']
+    assert asyncio.all_tasks() <= before
+
+
+async def test_b37_session_that_died_is_started_anew_by_the_end_of_its_key():
+    journal = Journal()
+    grouped = Grouped('g', journal)
+    agent = calling(['g'], toolsets=[grouped])
+    before = asyncio.all_tasks()
+
+    async def request(name: str) -> Any:
+        async with chats('Ada') as chat:
+            await run_as(name, agent, toolsets=[chat])
+            return chat.instance_of(grouped)
+
+    try:
+        async with ToolsetScopePool(grouped) as chats:
+            (await request('one')).crash()
+            await until(lambda: journal.lifecycle == ['+g', '-g'])
+            try:
+                await asyncio.wait_for(request('two'), 60)
+            except UserError:
+                await chats.end('Ada')
+                await asyncio.wait_for(request('two'), 60)
+            assert journal.of('call')[-1].toolset.values == ['two']
+    except Exception as error:  # noqa: BLE001 (whether the end of what died tells of it is left open)
+        assert 'crashed' in repr(error)
+    assert journal.lifecycle == ['+g', '-g'] * 2
+    assert asyncio.all_tasks() <= before
+
+
+# Faults of the pools before
+
+
+async def test_b37_caller_who_is_cancelled_as_he_is_served_cancels_nobody_else():
+    """Two open the same key while it's entered, and one of them is cancelled at any step."""
+
+    class Slow(Session):
+        async def __aenter__(self) -> Self:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            return await super().__aenter__()
+
+    before = asyncio.all_tasks()
+    for victim in (0, 1):
+        for step in range(1000):
+            journal = Journal()
+            slow = Slow('t', journal)
+
+            async def request(name: str) -> str:
+                async with chats('Ada') as chat, lock:  # noqa: B023
+                    return await run_as(name, calling(['t'], toolsets=[slow]), toolsets=[chat])  # noqa: B023
+
+            lock = asyncio.Lock()
+            async with ToolsetScopePool(slow) as chats:
+                others: list[Any] = []
+                if victim:
+                    others.append(asyncio.ensure_future(request('other')))
+
+                async def start() -> str:
+                    return await request('victim')
+
+                task = asyncio.ensure_future(start())
+                if not victim:
+                    await asyncio.sleep(0)
+                    others.append(asyncio.ensure_future(request('other')))
+                for _ in range(step):
+                    await asyncio.sleep(0)
+                ended = task.done()
+                task.cancel()
+                await asyncio.wait([task, *others])
+                assert others[0].result() == 'done'
+                assert await request('next') == 'done'
+            assert len(journal.of('enter')) == len(journal.of('exit'))
+            assert asyncio.all_tasks() <= before
+            if ended:
+                break
+        else:
+            pytest.fail('The request never ended')
+
+
+@pytest.mark.parametrize('times', [1, 2])
+async def test_b37_request_cancelled_at_any_step_leaves_the_pool_usable(times: int):
+    before = asyncio.all_tasks()
+    for step in range(1000):
+        journal = Journal()
+        a, b = Session('a', journal), Grouped('b', journal)
+        agent = calling(['a'], ['b'], toolsets=[a, b])
+
+        async def request() -> list[list[str]]:
+            async with chats('Ada') as chat:
+                await run_as('run', agent, toolsets=[chat])  # noqa: B023
+                return [chat.instance_of(t).values for t in (a, b)]  # noqa: B023
+
+        async with ToolsetScopePool(a, b) as chats:
+            task, done = await cancelled_after(step, request, times)
+            await asyncio.wait([task])
+            assert [values[-1] for values in await request()] == ['run', 'run']
+        assert sorted(journal.names('enter')) == sorted(journal.names('exit'))
+        assert asyncio.all_tasks() <= before
+        if done:
+            break
+    else:
+        pytest.fail('The request never ended')
+
+
+async def test_b37_close_from_another_event_loop_is_refused_and_closes_nothing():
+    journal = Journal()
+    session = Session('t', journal)
+    agent = calling(['t'], toolsets=[session])
+    chats = ToolsetScopePool(session)
+
+    async def request() -> list[str]:
+        async with chats('Ada') as chat:
+            await run_as('run', agent, toolsets=[chat])
+            return list(chat.instance_of(session).values)
+
+    await request()
+    with pytest.raises(UserError, match='event loop'):
+        await asyncio.to_thread(asyncio.run, chats.aclose())
+    assert await request() == ['run', 'run']
+    await chats.aclose()
+    assert journal.lifecycle == ['+t', '-t']
 
 
 async def test_b37_under_load_nothing_is_mixed_up_and_nothing_is_left():
@@ -105,20 +348,20 @@ async def test_b37_under_load_nothing_is_mixed_up_and_nothing_is_left():
     async def conversation(key: int, cancelled: bool) -> None:
         nonlocal most
         async with gate:
-            async with pool(key) as scope:
-                task = asyncio.ensure_future(run_as(str(key), agent))
+            async with chats(key) as chat:
+                task = asyncio.ensure_future(run_as(str(key), agent, toolsets=[chat]))
                 if cancelled:
                     await asyncio.sleep(0)
                     task.cancel()
                 await asyncio.wait([task])
-                await run_as(str(key), agent)
-                assert set(scope.instance_of(session).values) == {str(key)}
-            most = max(most, len(pool.keys))
+                await run_as(str(key), agent, toolsets=[chat])
+                assert set(chat.instance_of(session).values) == {str(key)}
+            most = max(most, len(chats.keys))
 
-    async with ToolsetScopePool(limit=50) as pool:
+    async with ToolsetScopePool(session, limit=50) as chats:
         await asyncio.gather(*(conversation(key, choose.random() < 0.1) for key in range(500)))
     assert most <= 50
-    assert pool.keys == []
+    assert chats.keys == []
     assert len(journal.names('enter')) == len(journal.names('exit')) == 500
     for _ in range(3):
         await asyncio.sleep(0)

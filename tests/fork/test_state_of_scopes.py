@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 from pydantic_ai import UserError
-from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, ToolsetScope, WrapperToolset
+from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, ToolsetScope, ToolsetScopePool, WrapperToolset
 from typing_extensions import Self
 
 from .delegation import calling
@@ -98,7 +98,7 @@ PROCESS = """
         toolset = Tasks()
         stored = sys.stdin.read()
         async with ToolsetScope(toolset, state=json.loads(stored) if stored else None) as scope:
-            await Agent(TestModel(), toolsets=[toolset]).run('Go')
+            await Agent(TestModel(), toolsets=[toolset]).run('Go', toolsets=[scope])
             print(json.dumps(await scope.export()))
 
     asyncio.run(main())
@@ -121,12 +121,12 @@ def test_state_goes_from_process_to_process(tmp_path: Path) -> None:
 async def test_state_is_restored_in_any_wrapper(wrapper: str, method: str) -> None:
     session = Saved('t', Journal())
     wrapped: Any = WRAPPERS[wrapper](session)
-    async with ToolsetScope() as scope:
-        await run_as('one', calling(['t'], toolsets=[session]), method)
+    async with ToolsetScope(session) as scope:
+        await run_as('one', calling(['t'], toolsets=[session]), method, toolsets=[scope])
         exported = await scope.export()
-    async with ToolsetScope(wrapped, state=exported) as scope:
-        await run_as('two', calling(toolsets=[wrapped]), method)
-        await run_as('three', calling(['t'], toolsets=[session]), method)
+    async with ToolsetScope(session, state=exported) as scope:
+        await run_as('two', calling(toolsets=[wrapped]), method, toolsets=[scope])
+        await run_as('three', calling(['t'], toolsets=[session]), method, toolsets=[scope])
         assert scope.instance_of(session).values == ['one', 'three']
     assert session.values == []
 
@@ -139,8 +139,8 @@ async def test_first_request_to_the_model_finds_what_was_restored() -> None:
 
     seen: list[list[str]] = []
     session = Telling('t', Journal())
-    async with ToolsetScope(session, state={'version': 1, 'toolsets': {'t': ['kept']}}):
-        await run_as('run', calling(toolsets=[session]))
+    async with ToolsetScope(session, state={'version': 1, 'toolsets': {'t': ['kept']}}) as scope:
+        await run_as('run', calling(toolsets=[session]), toolsets=[scope])
     assert seen == [['kept']]
 
 
@@ -153,7 +153,7 @@ async def test_sub_agent_borrows_what_was_restored() -> None:
 
     parent = calling(['delegate'], toolsets=[session], tools=[delegate], name='parent')
     async with ToolsetScope(session, state={'version': 1, 'toolsets': {'t': ['kept']}}) as scope:
-        await run_as('parent', parent)
+        await run_as('parent', parent, toolsets=[scope])
         assert scope.instance_of(session).values == ['kept', 'child']
 
 
@@ -184,18 +184,15 @@ async def chat(seed: int, *, stored: bool) -> dict[str, Any]:
                     choose.randrange(3),
                     [choose.choice([['a'], ['b'], ['a', 'b']]) for _ in range(choose.randrange(3))],
                 )
-                what, index = choose.random(), choose.randrange(3)
-                if what < 0.15:
-                    # It's gone, whether a run has needed it or not
-                    await scope.reset(named[index])
-                elif what < 0.3:
-                    task = asyncio.ensure_future(run_as('cancelled', calling(toolsets=given[tree])))
+                if choose.random() < 0.2:
+                    agent = calling(toolsets=given[tree])
+                    task = asyncio.ensure_future(run_as('cancelled', agent, toolsets=[scope]))
                     for _ in range(choose.randrange(30)):
                         await asyncio.sleep(0)
                     task.cancel()
                     await asyncio.wait([task])
                 else:
-                    await run_as(f'run{rest}', calling(*steps, toolsets=given[tree]))
+                    await run_as(f'run{rest}', calling(*steps, toolsets=given[tree]), toolsets=[scope])
                 if stored and when.random() < 0.4:
                     break
             state = json.loads(json.dumps(await scope.export()))
@@ -208,17 +205,82 @@ async def chat(seed: int, *, stored: bool) -> dict[str, Any]:
 @pytest.mark.parametrize('seed', range(1, 51))
 async def test_random_chats_that_are_stored_are_as_those_that_are_not(seed: int) -> None:
     in_one_go, stored = await chat(seed, stored=False), await chat(seed, stored=True)
-    # What is in use tells what it holds, and what was reset before that, nothing
-    for states in (in_one_go, stored):
-        states['toolsets'] = {
-            key: value for key, value in states['toolsets'].items() if value not in ([], {'calls': 0})
-        }
     assert stored == in_one_go
 
 
 async def test_what_cannot_be_restored_says_so_before_anything_is_made() -> None:
     journal = Journal()
     session = Saved('t', journal)
-    with pytest.raises(UserError, match=r"^There is a state for 'gone', but no toolset of that `id`"):
-        ToolsetScope(session, state={'version': 1, 'toolsets': {'t': ['kept'], 'gone': 1}})
-    assert journal.events == []
+    with pytest.raises(UserError, match="'gone'"):
+        async with ToolsetScope(session, state={'version': 1, 'toolsets': {'t': ['kept'], 'gone': 1}}):
+            pytest.fail('The block was entered')
+    assert journal.of('enter') == []
+
+
+@pytest.mark.parametrize('version', [True, 1.0, '1', 2, None, [1]])
+async def test_version_that_is_not_the_number_is_refused(version: Any) -> None:
+    session = Saved('t', Journal())
+    with pytest.raises(UserError, match='version'):
+        async with ToolsetScope(session, state={'version': version, 'toolsets': {'t': ['kept']}}):
+            pytest.fail('The block was entered')
+    assert session.journal.of('enter') == []
+
+
+@pytest.mark.parametrize('state', ['{}', [], {}, {'version': 1}, {'version': 1, 'toolsets': []}, 1], ids=repr)
+async def test_what_is_no_state_is_refused(state: Any) -> None:
+    with pytest.raises(UserError):
+        async with ToolsetScope(Saved('t', Journal()), state=state):
+            pytest.fail('The block was entered')
+
+
+async def test_state_that_is_not_json_is_refused_with_the_name_of_the_toolset() -> None:
+    class Bad(Saved):
+        async def export_state(self) -> Any:
+            return {1, 2}
+
+    session = Bad('t', Journal())
+    async with ToolsetScope(session) as scope:
+        with pytest.raises(UserError, match="'t'"):
+            await scope.export()
+        await run_as('run', calling(['t'], toolsets=[session]), toolsets=[scope])
+
+
+async def test_state_is_a_copy() -> None:
+    session = Saved('t', Journal())
+    agent = calling(['t'], toolsets=[session])
+    async with ToolsetScope(session) as scope:
+        await run_as('one', agent, toolsets=[scope])
+        exported = await scope.export()
+        await run_as('two', agent, toolsets=[scope])
+        assert exported == {'version': 1, 'toolsets': {'t': ['one']}}
+    async with ToolsetScope(session, state=exported) as scope:
+        await run_as('three', agent, toolsets=[scope])
+        assert exported == {'version': 1, 'toolsets': {'t': ['one']}}
+        assert await scope.export() == {'version': 1, 'toolsets': {'t': ['one', 'three']}}
+
+
+async def test_toolset_that_exports_nothing_is_kept_beside_those_that_do() -> None:
+    saved, plain = Saved('t', Journal()), Session('u', Journal())
+    agent = calling(['t', 'u'], toolsets=[saved, plain])
+    async with ToolsetScope(saved, plain) as scope:
+        await run_as('one', agent, toolsets=[scope])
+        assert await scope.export() == {'version': 1, 'toolsets': {'t': ['one']}}
+
+
+async def test_pool_opens_a_key_with_a_state_and_goes_on_without() -> None:
+    session = Saved('t', Journal())
+    agent = calling(['t'], toolsets=[session])
+    async with ToolsetScopePool(session) as chats:
+        stored: Any = {'version': 1, 'toolsets': {'t': ['kept']}}
+        for name in ('one', 'two'):
+            # The second time it's open, and has its own
+            async with chats('Ada', state=stored) as chat:
+                await run_as(name, agent, toolsets=[chat])
+        async with chats('Bob') as chat:
+            assert await chat.export() == {'version': 1, 'toolsets': {'t': []}}
+        async with chats('Ada') as chat:
+            exported = await chat.export()
+        assert exported == {'version': 1, 'toolsets': {'t': ['kept', 'one', 'two']}}
+        await chats.end('Ada')
+        async with chats('Ada', state=exported) as chat:
+            assert await chat.export() == exported

@@ -1,0 +1,146 @@
+"""B36: use after the end, the end while a run goes on, scopes that are opened twice or not at all, and two of them in one run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic_ai import UserError
+from pydantic_ai.toolsets import ToolsetScope
+
+from .delegation import Notes, calling
+from .line import CANCELLED
+from .test_b20_after_the_owner_has_ended import Background
+from .toolsets import METHODS, Journal, Requests, Server, Session, run_as
+
+pytestmark = pytest.mark.anyio
+
+methods = pytest.mark.parametrize('method', [method for method in METHODS if method != 'run_sync'])
+
+
+@methods
+@pytest.mark.parametrize('opened', [False, True])
+async def test_b36_scope_that_is_not_open_is_refused(method: str, opened: bool):
+    requests, journal = Requests(), Journal()
+    session = Session('t', journal)
+    chat = ToolsetScope(session)
+    if opened:
+        async with chat:
+            pass
+    before = list(journal.events)
+    agent = calling(toolsets=[session, Server('s', journal)], name='Ada')
+    with pytest.raises(UserError, match=r'(?i)scope'), agent.override(model=requests.model):
+        await run_as('run', agent, method, toolsets=[chat])
+    assert requests.count == 0
+    assert journal.events == before
+
+
+async def test_b36_run_that_outlives_the_block_in_the_same_task_gets_the_error():
+    journal = Journal()
+    session = Session('t', journal)
+    agent = calling(['t'], toolsets=[session], name='Ada')
+    chat = ToolsetScope(session)
+    await chat.__aenter__()
+    with pytest.raises(UserError, match=r'(?i)scope') as caught:
+        async with agent.iter('go', toolsets=[chat]) as agent_run:
+            await chat.__aexit__(None, None, None)
+            async for _ in agent_run:
+                pass
+    assert session.label in str(caught.value)
+    assert journal.lifecycle == ['+t', '-t']
+
+
+async def test_b36_background_child_gets_the_error_when_the_scope_has_ended():
+    journal = Journal()
+    background = Background()
+    notes = Notes('t', journal)
+    child = calling(['t'], ['wait'], ['t'], toolsets=[notes], tools=[background.wait])
+    parent = calling(['t'], ['start'], toolsets=[notes, background.starting(child)], name='boss')
+    async with ToolsetScope(notes) as chat:
+        await run_as('parent', parent, toolsets=[chat])
+        (live,) = {event.toolset for event in journal.of('call')}
+    before = list(journal.events)
+    outcome = await background.outcome()
+    assert isinstance(outcome, UserError | CANCELLED)
+    assert journal.events == before
+    assert live.values == ['parent', 'child']
+
+
+@pytest.mark.parametrize('method', ['run', 'iter', 'run_stream', 'run_stream_events'])
+@pytest.mark.parametrize('error', [None, RuntimeError('body')])
+async def test_b36_end_of_the_block_cancels_the_run_waits_and_exits(method: str, error: Exception | None):
+    journal = Journal()
+    inside = asyncio.Event()
+    cleaned = False
+
+    async def wait(value: str) -> None:
+        nonlocal cleaned
+        inside.set()
+        try:
+            await asyncio.sleep(100)
+        finally:
+            await asyncio.sleep(0.01)
+            assert journal.lifecycle == ['+t', '+s']
+            cleaned = True
+
+    agent = calling(['wait'], toolsets=[Server('s', journal), session := Session('t', journal)], tools=[wait])
+    task: Any = None
+    try:
+        async with ToolsetScope(session) as chat:
+            task = asyncio.ensure_future(run_as('run', agent, method, toolsets=[chat]))
+            await inside.wait()
+            if error:
+                raise error
+    except RuntimeError as caught:
+        assert caught is error
+    assert cleaned
+    assert journal.lifecycle == ['+t', '+s', '-s', '-t']
+    with pytest.raises(CANCELLED):
+        await task
+    assert journal.of('exit')[-1].got[1] is error
+
+
+async def test_b36_opened_twice():
+    session = Session('t', Journal())
+    chat = ToolsetScope(session)
+    async with chat:
+        with pytest.raises(UserError, match=r'(?i)scope'):
+            await chat.__aenter__()
+        await run_as('run', calling(['t'], toolsets=[session]), toolsets=[chat])
+    with pytest.raises(UserError, match=r'(?i)scope'):
+        await chat.__aenter__()
+    assert session.journal.lifecycle == ['+t', '-t']
+
+
+@methods
+async def test_b36_two_scopes_that_keep_the_same_toolset_are_refused(method: str):
+    requests, journal = Requests(), Journal()
+    one, two, three = (Session(name, journal) for name in ('one', 'two', 'three'))
+    agent = calling(toolsets=[one, two, three], name='Ada')
+    async with ToolsetScope(one, two) as first, ToolsetScope(two, three) as second, ToolsetScope(three) as third:
+        with pytest.raises(UserError, match="'two'"), agent.override(model=requests.model):
+            await run_as('run', agent, method, toolsets=[first, second])
+        assert requests.count == 0
+        await run_as('run', calling(['one', 'three'], toolsets=[one, two, three]), method, toolsets=[first, third])
+        assert [scope.instance_of(t).values for scope, t in ((first, one), (third, three))] == [['run'], ['run']]
+
+
+async def test_b36_new_scope_starts_afresh():
+    session = Session('t', Journal())
+    agent = calling(['t'], toolsets=[session])
+    for _ in range(3):
+        async with ToolsetScope(session) as chat:
+            await run_as('run', agent, toolsets=[chat])
+            assert chat.instance_of(session).values == ['run']
+
+
+async def test_b36_scope_given_twice_to_one_run_is_one():
+    session = Session('t', Journal())
+    async with ToolsetScope(session) as chat:
+        try:
+            await run_as('run', calling(['t'], toolsets=[session]), toolsets=[chat, chat])
+        except UserError as error:
+            assert "'t'" in str(error)
+        else:
+            assert chat.instance_of(session).values == ['run']
