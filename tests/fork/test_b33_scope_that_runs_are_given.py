@@ -77,7 +77,7 @@ async def test_b33_runs_that_were_not_given_it_know_nothing_of_it(method: str):
     await run_as('after', agent, method)
     for event in journal.of('call'):
         assert set(event.toolset.values) == {event.run}
-    assert len({id(event.toolset) for event in journal.of('call')}) == 7
+    assert len({id(event.toolset) for event in journal.of('call')}) == 8
 
 
 async def test_b33_worker_that_was_started_inside_knows_nothing_of_it():
