@@ -56,8 +56,7 @@ async def test_b35_second_run_that_starts_at_any_step_gets_the_error_alone(metho
     for step in range(1000):
         journal = Journal()
         session = Session('t', journal)
-        first = calling(['t'], ['t'], toolsets=[session], name='Ada')
-        second = calling(['t'], toolsets=[session], name='Bob')
+        first, second = (calling(['t'], toolsets=[session], name=name) for name in ('Ada', 'Bob'))
         async with ToolsetScope(session) as chat:
             task = asyncio.ensure_future(run_as('first', first, method, toolsets=[chat]))
             for _ in range(step):
@@ -73,13 +72,7 @@ async def test_b35_second_run_that_starts_at_any_step_gets_the_error_alone(metho
                 # The second may have begun before it
                 assert step == 0
                 check_refused(error, 'Ada', 'Bob')
-            await run_as('third', second, method, toolsets=[chat])
-            values = chat.instance_of(session).values
-            assert values in (
-                ['first', 'first', 'third'],
-                ['first', 'first', 'second', 'third'],
-                ['second', 'third'],
-            )
+            assert chat.instance_of(session).values in (['first'], ['first', 'second'], ['second'])
         assert journal.lifecycle == ['+t', '-t']
         if ended:
             break
