@@ -32,7 +32,7 @@ LEFT_OUT = 'left out; `make test ARGS=--every` tests it'
 SLOW = 'left out; `make test ARGS=--checks` runs them'
 NO_PYTHON = f'{FAILED}, since this machine has no Python that it supports'
 
-_SECONDS = {'engines': 180, 'examples': 120, 'endurance': 30, 'harness': 10}
+_SECONDS = {'engines': 180, 'examples': 120, 'endurance': 30, 'servers': 30, 'harness': 10}
 """How long parts take, about, that aren't for one version of Python."""
 
 Choose = Callable[[list[str]], list[str]]
@@ -154,7 +154,7 @@ def plan_line(
     chosen = choose([*found])
     wheel = built_wheel(line)
     short = {'HYPOTHESIS_PROFILE': os.environ.get('HYPOTHESIS_PROFILE', 'short')}
-    others = [f'--ignore=tests/fork/{folder}' for folder in ('engines', 'examples', 'harness')]
+    others = [f'--ignore=tests/fork/{folder}' for folder in ('engines', 'examples', 'harness', 'servers')]
     for version, python in found.items():
         title = f'{line.version} on Python {version}'
         if version not in chosen:
@@ -166,6 +166,7 @@ def plan_line(
     parts = {
         'engines': ('in the durable engines', 'tests/fork/engines', [f'{wheel}{ENGINES}', *overrides(line)]),
         'examples': ('in the examples', 'tests/fork/examples', examples_need(line)),
+        'servers': ('in chat servers', 'tests/fork/servers', _servers(line)),
         'endurance': ('under load and faults', 'tests/endurance', endurance_needs(line)),
     }
     if Version(line.base) >= HARNESS_NEEDS:
@@ -195,6 +196,11 @@ def _plan_part(
         return [str(inside), '-I', '-m', 'pytest', *arguments, *rest]
 
     return Part(title, command, ROOT, seconds=_SECONDS.get(name, 150))
+
+
+def _servers(line: Line) -> list[str | Path]:
+    """Return what to install for the tests with real servers, the fork among it."""
+    return [f'{built_wheel(line)}[ag-ui,mcp]', *overrides(line), '--requirement', ROOT / 'requirements' / 'servers.in']
 
 
 def _harness(line: Line) -> list[str | Path]:

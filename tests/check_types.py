@@ -55,7 +55,7 @@ def _own_environment(line: Line) -> Path:
     """Make an environment with all that our code imports: the fork, and what the tool, the tests and the docs need."""
     requirements = (
         ROOT / 'requirements' / name
-        for name in ('tool.in', 'bench.in', 'test.in', 'docs.in', 'examples.in', 'endurance.in')
+        for name in ('tool.in', 'bench.in', 'test.in', 'docs.in', 'examples.in', 'endurance.in', 'servers.in')
     )
     listed: list[str | Path] = [part for path in requirements for part in ('--requirement', path)]
     # The projects in `downstream/` as well: what they require, and what their tests do
@@ -63,7 +63,9 @@ def _own_environment(line: Line) -> Path:
     for project in find_projects():
         listed += [project.folder, '--group', f'{project.folder / "pyproject.toml"}:test']
     folder = ROOT / 'build' / 'envs' / f'types-{line.name}'
-    return make_environment(folder, line_python(line), [f'{built_wheel(line)}{ENGINES}', *overrides(line), *listed])
+    return make_environment(
+        folder, line_python(line), [f'{built_wheel(line)}{ENGINES[:-1]},ag-ui,mcp]', *overrides(line), *listed]
+    )
 
 
 def check_tree(line: Line, python: Path) -> list[str]:
