@@ -148,3 +148,47 @@ async def test_b09_agent_entered_without_runs_makes_no_copy():
     async with agent:
         pass
     assert journal.of('copy') == []
+
+
+class OfUser(WrapperToolset[Any]):
+    """A wrapper that opens something of its own, whatever is inside."""
+
+    async def __aenter__(self) -> Self:
+        opened.append('wrapper')
+        return await super().__aenter__()
+
+    async def __aexit__(self, *args: object) -> bool | None:
+        opened.append('exit of wrapper')
+        return await super().__aexit__(*args)
+
+
+class CombinationOfUser(CombinedToolset[Any]):
+    async def __aenter__(self) -> Self:
+        opened.append('combination')
+        return await super().__aenter__()
+
+    async def __aexit__(self, *args: object) -> bool | None:
+        opened.append('exit of combination')
+        return await super().__aexit__(*args)
+
+
+opened: list[str] = []
+
+
+@pytest.mark.parametrize('per_run_step', [True, False])
+@pytest.mark.parametrize('kind', ['wrapper', 'combination'])
+@pytest.mark.parametrize('deep', [False, True])
+async def test_b09_wrapper_around_a_dynamic_toolset_is_entered_as_on_the_base(
+    kind: str, per_run_step: bool, deep: bool
+):
+    def factory(ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        raise AssertionError('The factory was called')
+
+    opened.clear()
+    dynamic = DynamicToolset[Any](factory, per_run_step=per_run_step)
+    toolset: AbstractToolset[Any] = OfUser(dynamic) if kind == 'wrapper' else CombinationOfUser([dynamic])
+    if deep:
+        toolset = CombinedToolset([Server('s', Journal()), toolset]).filtered(lambda ctx, tool_def: True)
+    async with Agent(scripted(), toolsets=[toolset]):
+        assert opened == [kind]
+    assert opened == [kind, f'exit of {kind}']

@@ -15,6 +15,7 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.toolsets import CombinedToolset
 from typing_extensions import Self
 
+from .delegation import Notes, delegating
 from .line import WRAPPERS, DynamicToolset
 from .toolsets import HandWritten, Journal, Server, Session, run_as, scripted
 
@@ -339,3 +340,58 @@ def test_b10_constructors_comparisons_and_representations_are_as_on_the_base():
     assert repr(prefixed) == f"PrefixedToolset(wrapped={inside!r}, prefix='x')"
     assert CombinedToolset([inside]) == CombinedToolset([inside])
     assert replace(prefixed, prefix='y').prefix == 'y'
+
+
+class Titled(Notes):
+    """A toolset with attributes and methods that no other has."""
+
+    title = 'of the class'
+
+    def last(self) -> str | None:
+        return self.values[-1] if self.values else None
+
+
+class Reads(WrapperToolset[Any]):
+    """A user's wrapper that reads what only the wrapped class has."""
+
+    async def call_tool(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        await super().call_tool(name, *args, **kwargs)
+        wrapped: Any = self.wrapped
+        read.append((wrapped.title, wrapped.last(), list(wrapped.values), wrapped.name, wrapped.id))
+        with pytest.raises(AttributeError):
+            wrapped.no_such_thing  # noqa: B018
+        return ''
+
+
+read: list[tuple[Any, ...]] = []
+
+READ: dict[str, Callable[[Any], list[Any]]] = {
+    'alone': lambda t: [Reads(t)],
+    'in two places': lambda t: [t.prefixed('x'), Reads(t)],
+    'twice in it': lambda t: [Reads(t), Reads(t).prefixed('x')],
+    'shared': lambda t: [Reads(t.shared())],
+    'deeper': lambda t: [CombinedToolset([Reads(t).renamed({}), t.prefixed('x')])],
+}
+
+
+@pytest.mark.parametrize('tree', READ.values(), ids=READ)
+async def test_b10_what_a_wrapper_reads_from_its_inside_is_there(tree: Callable[[Any], list[Any]]):
+    read.clear()
+    titled = Titled('t', Journal())
+    await run_as('run', Agent(scripted(['t'], ['t']), toolsets=tree(titled)))
+    assert read == [
+        ('of the class', 'run', ['run'], 't', 't'),
+        ('of the class', 'run', ['run', 'run'], 't', 't'),
+    ]
+
+
+@pytest.mark.parametrize('tree', READ.values(), ids=READ)
+@pytest.mark.parametrize('handed', [False, True])
+async def test_b10_what_a_wrapper_reads_from_what_is_borrowed_is_there(tree: Callable[[Any], list[Any]], handed: bool):
+    read.clear()
+    titled = Titled('t', Journal())
+    toolsets = tree(titled)
+    child = Agent(scripted(['t']), toolsets=[] if handed else toolsets)
+    delegate = delegating(child, options=lambda ctx: {'toolsets': ctx.for_sub_agent(*toolsets)} if handed else {})
+    await run_as('parent', Agent(scripted(['delegate']), toolsets=[*toolsets, delegate]))
+    assert read == [('of the class', 'child', ['child'], 't', 't')]

@@ -28,21 +28,23 @@ async def test_b37_scope_inside_of_a_workflow_keeps_and_one_outside_is_refused(e
     session = Session('t', journal)
     agent = Agent(scripted(['t']), toolsets=[session], name='plain')
     whole = durable(engine, 'durable', [session])
-    pool = ToolsetScopePool()
+    pool = ToolsetScopePool(session)
 
     async def chat() -> list[str]:
-        async with ToolsetScope() as scope:
-            await run_as('a', agent)
-            await run_as('b', agent)
+        async with ToolsetScope(session) as scope:
+            await run_as('a', agent, toolsets=[scope])
+            await run_as('b', agent, toolsets=[scope])
             return scope.instance_of(session).values
 
     async def chat_of_pool() -> list[str]:
         async with pool('key') as scope:
-            await run_as('c', agent)
+            await run_as('c', agent, toolsets=[scope])
             return list(scope.instance_of(session).values)
 
+    outside = ToolsetScope(session)
+
     async def one_run() -> None:
-        await run_as('d', agent)
+        await run_as('d', agent, toolsets=[outside])
 
     decorate: Any = DBOS.workflow() if engine == 'dbos' else flow
     chat, chat_of_pool, one_run = map(decorate, (chat, chat_of_pool, one_run))
@@ -53,11 +55,11 @@ async def test_b37_scope_inside_of_a_workflow_keeps_and_one_outside_is_refused(e
     # In this process, a pool goes on from one workflow to the next
     assert [await chat_of_pool() for _ in range(2)] == [['c'], ['c', 'c']]
     await pool.aclose()
-    async with ToolsetScope(name='outer'):
-        for call in (one_run, lambda: run_as('e', whole)):
-            with pytest.raises(UserError) as caught:
-                await call()
-            for part in ("'outer'", 'DBOS workflow' if engine == 'dbos' else 'Prefect flow run'):
-                assert part in str(caught.value)
-    await run_as('f', whole)
-    assert journal.lifecycle == ['+t', '-t'] * 3
+    async with outside:
+        with pytest.raises(UserError) as caught:
+            await one_run()
+        for part in ('scope', 'DBOS workflow' if engine == 'dbos' else 'Prefect flow run'):
+            assert part in str(caught.value)
+        # One that isn't given it knows nothing of it
+        await run_as('f', whole)
+    assert journal.lifecycle.count('+t') == journal.lifecycle.count('-t') == 4
