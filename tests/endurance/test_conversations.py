@@ -93,13 +93,14 @@ async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelRespons
 
 async def serve(number: int, counts: Counts, progress: Callable[[int, int], None]) -> int:
     """Have so many chats of three messages each, and return how many messages failed or were cancelled."""
-    agent = Agent(FunctionModel(respond), toolsets=[Session(counts)])
+    session = Session(counts)
+    agent = Agent(FunctionModel(respond), toolsets=[session])
     choose = random.Random(number)
     ends = Counter(dict.fromkeys(['done', 'fail', 'cancel'], 0))
 
     async def message(key: str, text: str) -> None:
-        async with pool(key):
-            await agent.run(text)
+        async with pool(key) as chat:
+            await agent.run(text, toolsets=[chat])
 
     async def chat(index: int) -> None:
         RUN.set(f'chat-{index}')
@@ -122,7 +123,7 @@ async def serve(number: int, counts: Counts, progress: Callable[[int, int], None
             progress(index + 1, number)
 
     waiting = iter(range(number))
-    async with ToolsetScopePool(limit=LIMIT) as pool:
+    async with ToolsetScopePool(session, limit=LIMIT) as pool:
         await asyncio.gather(*(worker() for _ in range(LIVE)))
         assert len(pool.keys) <= LIVE
     assert ends['done'] == 0
