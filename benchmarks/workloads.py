@@ -156,12 +156,13 @@ def scope(number: int) -> Call:
     """The same in a chat whose scope has the copy already."""
     from pydantic_ai.toolsets import ToolsetScopePool
 
-    agent = Agent(_MODEL, toolsets=[_Remembering(_toolset(number))])
-    chats = ToolsetScopePool()
+    toolset = _Remembering(_toolset(number))
+    agent = Agent(_MODEL, toolsets=[toolset])
+    chats = ToolsetScopePool(toolset)
 
     async def message() -> Any:
-        async with chats('chat'):
-            return await agent.run('go')
+        async with chats('chat') as chat:
+            return await agent.run('go', toolsets=[chat])
 
     return message
 

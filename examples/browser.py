@@ -197,9 +197,9 @@ async def ask_reader(ctx: RunContext[Any], question: str) -> str:
 # --8<-- [start:across]
 async def ask_twice() -> None:
     """Open a page in one run, and go on from there in the next."""
-    async with toolsets.ToolsetScope():
-        await agent.run(FIRST)
-        result = await agent.run(SECOND)
+    async with toolsets.ToolsetScope(browser) as scope:
+        await agent.run(FIRST, toolsets=[scope])
+        result = await agent.run(SECOND, toolsets=[scope])
     print(f'In the next run, the agent reads: {result.output}')
 
 

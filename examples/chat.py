@@ -15,6 +15,7 @@ import httpx
 import uvicorn
 from pydantic import BaseModel, ValidationError
 from pydantic_ai import (
+    AbstractToolset,
     Agent,
     DeferredToolRequests,
     DeferredToolResults,
@@ -106,17 +107,24 @@ class Chat:
 class ChatServer:
     """Answers messages over HTTP. Each session is a chat, with toolsets of its own."""
 
-    def __init__(self, agent: Agent[None, Answer], *, limit: int = 100, idle_timeout: float = 600) -> None:
+    def __init__(
+        self,
+        agent: Agent[None, Answer],
+        *kept: AbstractToolset[None],
+        limit: int = 100,
+        idle_timeout: float = 600,
+    ) -> None:
         """Make a server.
 
         Args:
             agent: Who answers.
+            kept: The toolsets of the agent that stay from message to message.
             limit: How many chats may have toolsets at a time.
             idle_timeout: The seconds after which a chat that nobody uses loses its toolsets.
         """
         self.agent = agent
         self.chats: dict[str, Chat] = {}
-        self.scopes = toolsets.ToolsetScopePool(limit=limit, idle_timeout=idle_timeout)
+        self.scopes = toolsets.ToolsetScopePool(*kept, limit=limit, idle_timeout=idle_timeout)
         self.app = Starlette(
             routes=[
                 Route('/messages', self.post_message, methods=['POST']),
@@ -167,8 +175,10 @@ class ChatServer:
     ) -> Response:
         """Run the agent with the toolsets of the chat."""
         try:
-            async with self.scopes(key):
-                result = await self.agent.run(text, message_history=chat.messages, deferred_tool_results=results)
+            async with self.scopes(key) as scope:
+                result = await self.agent.run(
+                    text, toolsets=[scope], message_history=chat.messages, deferred_tool_results=results
+                )
         except BaseException:
             chat.settle()
             raise
@@ -251,9 +261,11 @@ class User:
         return body.get('approve', [])
 
 
-def make_agent(model: Model | str, post: Callable[[str], Any] = print) -> Agent[None, Answer]:
-    """Make the agent that talks to all users."""
-    return Agent(model, name='assistant', output_type=[str, DeferredToolRequests], toolsets=[DeskToolset(post)])
+def make_server(model: Model | str, post: Callable[[str], Any] = print, **options: Any) -> ChatServer:
+    """Make the server, with the agent that talks to all users."""
+    desk = DeskToolset(post)
+    agent = Agent(model, name='assistant', output_type=[str, DeferredToolRequests], toolsets=[desk])
+    return ChatServer(agent, desk, **options)
 
 
 TOTAL, SEND = 'What is the total?', 'Send the total to the team.'
@@ -279,7 +291,7 @@ SCRIPT = scripts({OURS: _chat([120, 80, 100]), THEIRS: _chat([5, 2])})
 async def main(model: Model | str) -> None:
     """Serve two users, each of whom sends several messages and decides on what waits for an approval."""
     async with (
-        serve(ChatServer(make_agent(model)).app) as url,
+        serve(make_server(model).app) as url,
         httpx.AsyncClient(base_url=url, timeout=120) as ours,
         httpx.AsyncClient(base_url=url, timeout=120) as theirs,
     ):

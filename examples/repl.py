@@ -212,9 +212,9 @@ async def ask_analyst(ctx: RunContext[Any], question: str) -> str:
 # --8<-- [start:across]
 async def ask_twice() -> None:
     """Set a variable in one run, and find it in the next."""
-    async with toolsets.ToolsetScope():
-        await agent.run(FIRST)
-        result = await agent.run(SECOND)
+    async with toolsets.ToolsetScope(repl) as scope:
+        await agent.run(FIRST, toolsets=[scope])
+        result = await agent.run(SECOND, toolsets=[scope])
     print(f'In the next run, y is: {result.output}')
 
 

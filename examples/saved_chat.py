@@ -106,7 +106,7 @@ async def answer(store: ChatStore, chat: str, prompt: str, telephone: Telephone)
     """Answer a message. When this returns, the answer and what was done for it are stored."""
     turns, messages, state = store.load(chat)
     async with toolsets.ToolsetScope(tasks, state=state) as scope:
-        result = await agent.run(prompt, message_history=messages, deps=Office(telephone))
+        result = await agent.run(prompt, toolsets=[scope], message_history=messages, deps=Office(telephone))
         state = await scope.export()
     store.save(chat, turns + 1, result.new_messages_json(), state)
     return result.output

@@ -7,7 +7,7 @@ import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from socket import gaierror
 from typing import Any, cast
@@ -24,20 +24,26 @@ from pydantic_ai import (
 )
 from pydantic_ai.models import Model, infer_model
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
+from typing_extensions import Self
 
 # The examples run without this repository being installed.
 sys.path.append(str(Path(__file__).parents[1]))
 from series.postgres import NoPostgresError, postgres_server
 
 
-class NoScopes(AbstractAsyncContextManager['NoScopes']):
-    """Stands in for a toolset scope, or a pool of them, on the base, which has none. It keeps nothing."""
+class NoScopes(toolsets.CombinedToolset[Any]):
+    """Stands in for a toolset scope, or a pool of them, on the base, which has none. It keeps nothing, and adds no tools to a run."""
 
     def __init__(self, *kept: Any, **options: Any) -> None:
         """Take what a scope and a pool take."""
+        super().__init__([])
 
     def __call__(self, key: Hashable) -> NoScopes:
         """Go on as one scope of a pool."""
+        return self
+
+    async def __aenter__(self) -> Self:
+        """Enter nothing."""
         return self
 
     async def __aexit__(self, *args: object) -> None:

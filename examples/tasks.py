@@ -65,9 +65,9 @@ async def ask_clerk(ctx: RunContext[Any], order: str) -> str:
 async def chat(*prompts: str) -> None:
     """Answer the messages of a chat, all of them with one list of tasks."""
     messages: list[ModelMessage] = []
-    async with toolsets.ToolsetScope():
+    async with toolsets.ToolsetScope(tasks) as scope:
         for prompt in prompts:
-            result = await agent.run(prompt, message_history=messages)
+            result = await agent.run(prompt, toolsets=[scope], message_history=messages)
             messages = result.all_messages()
             print(f'{prompt}\n  {result.output}')
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
@@ -24,7 +23,7 @@ class Kept:
 
     def __init__(self, specs: Sequence[ToolsetSpec]) -> None:
         self.toolsets = list(stateful_instances(specs))
-        self._scope = ToolsetScope(name='chat')
+        self._scope = ToolsetScope(*self.toolsets, name='chat')
 
     async def __aenter__(self) -> Self:
         await self._scope.__aenter__()
@@ -37,12 +36,7 @@ class Kept:
 
     def for_run(self) -> list[AbstractToolset[Any]]:
         """Return what the run of that agent is given, so that it works with what is kept."""
-        return []
-
-
-def apart(kept: Kept | None, name: str) -> AbstractAsyncContextManager[Any]:
-    """Return the block around the run of another agent that an entry calls, which isn't to work with what is kept."""
-    return nullcontext() if kept is None else ToolsetScope(name=name)
+        return [self._scope]
 
 
 def stateful_instances(specs: Sequence[ToolsetSpec]) -> Iterator[AbstractToolset[Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterable, Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -39,7 +38,7 @@ from toolset_first.errors import ExitError, ToolsetFirstError, exit_as_error
 from toolset_first.guard import Guarded, known_tools
 from toolset_first.inputs import DefaultArgs, InputError, read_input, render_input
 from toolset_first.isolation import Isolation, wired
-from toolset_first.kept import Kept, apart
+from toolset_first.kept import Kept
 from toolset_first.rules import ApprovalError, check_rules
 from toolset_first.scope import CallScope
 from toolset_first.turn import Turn
@@ -325,12 +324,10 @@ class CallRuntime:
         first = self.frame.depth == 0 and not self.frame.lent
         self.frame.lent |= first
         # What a chat keeps is its first agent's, as the history is; several at once would not have it each to itself.
-        block = nullcontext() if first or self.frame.depth else apart(self.kept, spec.name)
         toolsets = self.kept.for_run() if first and self.kept else []
         try:
             child.tell('start', prompt if isinstance(prompt, str) else str(prompt[0]))
-            async with block:
-                output, messages = await child._run(spec, agent, self.frame.messages if first else [], toolsets)
+            output, messages = await child._run(spec, agent, self.frame.messages if first else [], toolsets)
         except BaseException:
             self.frame.lent &= not first
             raise
