@@ -119,9 +119,9 @@ async def requested(path: str) -> None:
         await asyncio.sleep(0.01)
 
 
-async def results(agent: Agent[Any, str], *steps: Step) -> list[str]:
+async def results(agent: Agent[Any, str], *steps: Step, scope: ToolsetScope | None = None) -> list[str]:
     """Run an agent on a script, and return the first line of what the model was told of each tool call."""
-    run = await agent.run('go', model=script(*steps))
+    run = await agent.run('go', model=script(*steps), toolsets=[scope] if scope else None)
     parts = [part for message in run.all_messages() if isinstance(message, ModelRequest) for part in message.parts]
     answers = [part for part in parts if isinstance(part, (ToolReturnPart, RetryPromptPart))]
     return [str(part.content).partition('\n')[0] for part in answers]
@@ -149,18 +149,19 @@ async def test_runs_one_after_another_and_at_once_have_fresh_browsers(site: str)
 async def test_runs_in_a_scope_go_on_with_the_page_and_the_cookies_and_the_end_closes_the_browser(
     site: str, processes: Processes
 ) -> None:
-    agent = family([call('text', selector='h1'), call('pages')])
-    async with ToolsetScope():
-        await results(agent, call('navigate', url=f'{site}/start'))
+    browser = CountingToolset()
+    agent = family([call('text', selector='h1'), call('pages')], toolset=browser)
+    async with ToolsetScope(browser) as scope:
+        await results(agent, call('navigate', url=f'{site}/start'), scope=scope)
         with pytest.raises(UnexpectedModelBehavior):
-            await results(agent, call('no such tool'), call('no such tool'))
+            await results(agent, call('no such tool'), call('no such tool'), scope=scope)
 
-        assert await results(agent, call('text', selector='h1'), call('delegate'), call('pages')) == [
+        assert await results(agent, call('text', selector='h1'), call('delegate'), call('pages'), scope=scope) == [
             'Visit 1',
             'Visit 2, 2',
             '1',
         ]
-        assert await results(agent, call('click', selector='a'), call('text', selector='h1')) == [
+        assert await results(agent, call('click', selector='a'), call('text', selector='h1'), scope=scope) == [
             f'{site}/next',
             'Visit 3',
         ]
@@ -168,21 +169,22 @@ async def test_runs_in_a_scope_go_on_with_the_page_and_the_cookies_and_the_end_c
     await processes.are_gone()
 
 
-async def test_scope_that_is_reset_has_a_fresh_browser_also_after_one_has_died(site: str, processes: Processes) -> None:
+async def test_browser_that_has_died_fails_each_run_in_its_scope_and_a_new_scope_has_a_fresh_one(
+    site: str, processes: Processes
+) -> None:
     toolset = BrowserToolset()
     agent = Agent(toolsets=[toolset])
     visit = call('navigate', url=site), call('text', selector='h1')
-    async with ToolsetScope() as scope:
-        await results(agent, *visit)
+    async with ToolsetScope(toolset) as scope:
+        await results(agent, *visit, scope=scope)
         for pid, command in processes.running().items():
             if '--remote-debugging' in command:
                 os.kill(pid, signal.SIGKILL)
         for _ in range(2):
             with pytest.raises(Error, match='has been closed'):
-                await results(agent, *visit)
-        await scope.reset(toolset)
-
-        assert await results(agent, *visit) == ['Page /', 'Visit 1']
+                await results(agent, *visit, scope=scope)
+    async with ToolsetScope(toolset) as scope:
+        assert await results(agent, *visit, scope=scope) == ['Page /', 'Visit 1']
     await processes.are_gone()
 
 

@@ -13,7 +13,7 @@ from pydantic_ai import ModelMessage, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from examples import chat
-from examples.chat import ChatServer, make_agent, serve
+from examples.chat import ChatServer, make_server, serve
 from examples.support import call
 
 from .processes import Processes
@@ -84,7 +84,7 @@ async def serving(**options: Any) -> AsyncGenerator[Server]:
         if 'boom' in text:
             raise Boom
 
-    chats = ChatServer(make_agent(FunctionModel(_respond), post=post), **options)
+    chats = make_server(FunctionModel(_respond), post=post, **options)
     async with AsyncExitStack() as clients, serve(chats.app) as url:
         yield Server(chats, url, sent, clients)
 

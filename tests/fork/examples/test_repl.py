@@ -29,9 +29,9 @@ def run(code: str) -> Any:
     return call('run_python', code=code)
 
 
-async def outputs(agent: Agent[Any, str], *steps: Step) -> list[str]:
+async def outputs(agent: Agent[Any, str], *steps: Step, scope: ToolsetScope | None = None) -> list[str]:
     """Run an agent on a script, and return what its tool calls returned."""
-    result = await agent.run('go', model=script(*steps))
+    result = await agent.run('go', model=script(*steps), toolsets=[scope] if scope else None)
     parts = [part for message in result.all_messages() if isinstance(message, ModelRequest) for part in message.parts]
     return [part.model_response_str() for part in parts if isinstance(part, ToolReturnPart)]
 
@@ -73,13 +73,14 @@ async def test_variables_functions_and_imports_are_kept_within_a_run_and_not_for
 
 
 async def test_runs_in_a_scope_keep_variables_and_a_sub_agent_has_a_copy(processes: Processes) -> None:
-    agent = family('x += 1; x')
-    async with ToolsetScope():
-        assert await outputs(agent, run('x = 42')) == ['']
+    repl = ReplToolset()
+    agent = family('x += 1; x', toolset=repl)
+    async with ToolsetScope(repl) as scope:
+        assert await outputs(agent, run('x = 42'), scope=scope) == ['']
         with pytest.raises(UnexpectedModelBehavior):
-            await outputs(agent, run('x += 100'), call('no such tool'), call('no such tool'))
+            await outputs(agent, run('x += 100'), call('no such tool'), call('no such tool'), scope=scope)
 
-        assert await outputs(agent, call('delegate'), run('x')) == ['143', '142']
+        assert await outputs(agent, call('delegate'), run('x'), scope=scope) == ['143', '142']
         assert len(processes.running()) == 1
     assert processes.running() == {}
 
@@ -99,14 +100,15 @@ async def cancelled_when_there(path: Path) -> AsyncGenerator[None]:
 
 
 async def test_run_in_a_scope_is_told_that_the_cancelled_one_before_lost_the_variables(tmp_path: Path) -> None:
-    agent = Agent(toolsets=[ReplToolset()])
-    async with ToolsetScope():
-        await outputs(agent, run('x = 42'))
+    repl = ReplToolset()
+    agent = Agent(toolsets=[repl])
+    async with ToolsetScope(repl) as scope:
+        await outputs(agent, run('x = 42'), scope=scope)
         async with cancelled_when_there(tmp_path / 'here'):
-            await outputs(agent, run(f'import time; open({str(tmp_path / "here")!r}, "w"); time.sleep(600)'))
+            await outputs(agent, run(f'import time; open({str(tmp_path / "here")!r}, "w"); time.sleep(600)'), scope=scope)
 
         message = '[The call was cancelled, and the process killed. All variables are gone.]'
-        assert await outputs(agent, run('"x" in globals()')) == [f'{message}\nFalse']
+        assert await outputs(agent, run('"x" in globals()'), scope=scope) == [f'{message}\nFalse']
 
 
 async def test_runs_at_once_have_their_own_variables() -> None:

@@ -24,9 +24,9 @@ def finish(task: str) -> Any:
     return call('finish_task', task=task)
 
 
-async def output(agent: Agent[Any, str], *steps: Step) -> str:
+async def output(agent: Agent[Any, str], *steps: Step, scope: ToolsetScope | None = None) -> str:
     """Run an agent on a script, and return what its last tool call returned."""
-    return (await agent.run('go', model=script(*steps))).output
+    return (await agent.run('go', model=script(*steps), toolsets=[scope] if scope else None)).output
 
 
 async def test_main_prints_a_list_for_each_chat(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +45,7 @@ async def test_main_prints_a_list_for_each_chat(capsys: pytest.CaptureFixture[st
     assert tasks.tasks.tasks == {}
 
 
-async def test_run_outside_of_a_scope_has_a_list_of_its_own() -> None:
+async def test_run_without_a_scope_has_a_list_of_its_own() -> None:
     agent = Agent(toolsets=[TasksToolset()])
 
     assert await asyncio.gather(*(output(agent, add(str(n)), add('b')) for n in range(3))) == [
@@ -54,24 +54,25 @@ async def test_run_outside_of_a_scope_has_a_list_of_its_own() -> None:
     assert await output(agent, add('c')) == '[ ] c'
 
 
-async def test_runs_in_a_scope_have_one_list_until_it_is_reset() -> None:
+async def test_runs_in_a_scope_have_one_list_and_a_new_scope_has_another() -> None:
     toolset = TasksToolset()
     agent, other = Agent(toolsets=[toolset]), Agent(toolsets=[toolset])
-    async with ToolsetScope() as scope:
-        await output(agent, add('a'))
-        assert await output(other, add('b'), finish('a')) == '[x] a, [ ] b'
+    async with ToolsetScope(toolset) as scope:
+        await output(agent, add('a'), scope=scope)
+        assert await output(other, add('b'), finish('a'), scope=scope) == '[x] a, [ ] b'
         assert scope.instance_of(toolset).show() == '[x] a, [ ] b'
-        await scope.reset(toolset)
-        assert await output(agent, add('c')) == '[ ] c'
+    async with ToolsetScope(toolset) as scope:
+        assert await output(agent, add('c'), scope=scope) == '[ ] c'
 
 
 async def test_chats_at_once_have_a_list_each() -> None:
-    agent = Agent(toolsets=[TasksToolset()])
+    toolset = TasksToolset()
+    agent = Agent(toolsets=[toolset])
 
     async def chat(name: str) -> str:
-        async with ToolsetScope():
-            await output(agent, add(name))
-            return await output(agent, add('b'))
+        async with ToolsetScope(toolset) as scope:
+            await output(agent, add(name), scope=scope)
+            return await output(agent, add('b'), scope=scope)
 
     assert await asyncio.gather(*map(chat, 'xyz')) == [f'[ ] {name}, [ ] b' for name in 'xyz']
 
