@@ -100,9 +100,6 @@ REFUSED: dict[str, Arrange] = {
 }
 """Toolsets that can't be given to an agent."""
 
-if IS_2:  # 1.x builds what a wrapper holds that doesn't look into it, as on the base
-    REFUSED['factory in a forgetful wrapper'] = lambda journal: Forgetful(once_per_run(lambda: Session('it', journal)))
-
 
 def all_of(description: LifecycleDescription) -> list[ToolsetLifecycle]:
     """Return those of all toolsets, each before those inside."""
