@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
 
 import pytest
@@ -20,39 +21,23 @@ LIFECYCLE = [
     'Accept functions of the run context in the `toolsets` of a run',
     'Accept toolset classes and functions without parameters in `toolsets`',
     'Add `stateful` and `copy()` to `AbstractToolset`',
-    'Give each run one instance of each toolset, and enter it once',
+    'Give each run one instance of each stateful toolset, and enter it once',
+    'Enter only what runs share in `async with agent:`',
+    'Refuse copies of stateful toolsets that are not new',
+    'Refuse stateful toolsets that hand-written wrappers hide',
+    "Refuse a factory's stateful toolset that another run works with",
     "Warn when a toolset's copy shares mutable state",
     'Let toolsets say what sub-agents get in their place',
+    'Refuse a borrowed toolset that its owner has exited',
     'Add `RunContext.for_sub_agent()` to hand toolsets over to a sub-agent',
     'Add `shared()` to toolsets to overrule what sub-agents get',
     'Give access to the instance that an agent run works with',
-    'Copy stateful toolsets in durable workflows',
+    'Keep stateful toolsets across runs in a `ToolsetScope`',
+    'Keep toolset scopes by key in a `ToolsetScopePool`',
+    'Export the state of a `ToolsetScope`, and open one with it',
     'Add `describe_lifecycle()` to show what agent runs share',
 ]
 """The patches that are about where the state of toolsets lives, and not about a bug of one base, a handler or speed."""
-
-DIFFERS = {
-    # The seam: what the base of one line has and the other's hasn't, or has otherwise. All other modules go through it.
-    'toolsets/_for_run_hook.py',
-    # A run of pydantic_graph's graph, which 1.26.0 iterates over and 2.68.0 drives in another way, by private parts of each.
-    '_agent_graph_run.py',
-    # 1.26.0 runs on Python 3.10, which has no exception groups.
-    'toolsets/_exit.py',
-}
-"""The modules that patches of both lines add, and whose text has to differ."""
-
-ALONE = {
-    # Combinations and wrappers of 1.26.0 are rebuilt by their `visit_and_replace()`, whose calls the seam there makes.
-    'toolsets/_replace_inside.py',
-    # On 1.26.0 the graph run ends its nodes before the toolsets are exited anyway.
-    '_run_tasks.py',
-    # On 2.68.0 the handler is one of the capabilities, which 1.26.0 doesn't have.
-    '_deferred_tool_handler.py',
-    # What each base does with Prefect, it does in other modules.
-    'durable_exec/prefect/_agent_run.py',
-    'durable_exec/prefect/_utils.py',
-}
-"""The modules that the patches of one line only add."""
 
 
 def test_decisions_has_the_sizes_of_the_patches() -> None:
@@ -96,15 +81,14 @@ def apply_part(patch: Path, paths: Sequence[str], folder: Path) -> None:
     subprocess.run(['git', 'apply', *chosen, str(patch)], cwd=folder, env=outside, check=True)
 
 
-def test_lines_have_new_modules_of_the_same_text(modules: list[dict[str, str]]) -> None:
-    older, newer = modules[-2:]
-    common = older.keys() & newer.keys()
+def test_lines_have_the_same_text_in_most_of_the_core(modules: list[dict[str, str]]) -> None:
+    older, newer = (
+        {name: text.splitlines() for name, text in line.items() if name.startswith('toolsets/_lifecycle/')}
+        for line in modules[-2:]
+    )
 
-    assert {name for name in common if older[name] != newer[name]} == DIFFERS & common
-    assert len(common) > 10
-
-
-def test_lines_have_the_same_new_modules(modules: list[dict[str, str]]) -> None:
-    older, newer = modules[-2:]
-
-    assert older.keys() ^ newer.keys() == ALONE
+    assert older.keys() == newer.keys()
+    assert len(newer) <= 8 + 1  # and `__init__.py`
+    matcher = {name: SequenceMatcher(None, older[name], newer[name], autojunk=False) for name in newer}
+    common = sum(block.size for each in matcher.values() for block in each.get_matching_blocks())
+    assert common / max(sum(map(len, older.values())), sum(map(len, newer.values()))) >= 0.85
