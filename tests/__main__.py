@@ -164,7 +164,11 @@ def plan_line(
         part = _plan_part(title, folders, [wheel], line, version, python, rest)
         planned[title] = part if slow and version == newest else replace(part, variables=short)
     parts = {
-        'engines': ('in the durable engines', 'tests/fork/engines', [f'{wheel}{ENGINES}', *overrides(line)]),
+        'engines': (
+            'in the durable engines',
+            'tests/fork/engines',
+            [f'{wheel}{ENGINES}', *overrides(line), '--requirement', ROOT / 'requirements' / 'engines.in'],
+        ),
         'examples': ('in the examples', 'tests/fork/examples', examples_need(line)),
         'servers': ('in chat servers', 'tests/fork/servers', _servers(line)),
         'endurance': ('under load and faults', 'tests/endurance', endurance_needs(line)),

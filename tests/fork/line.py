@@ -44,6 +44,9 @@ FACTORIES_COME_FIRST = IS_2
 WAYS_TO_MAKE_DURABLE = ('capability', 'wrapper') if IS_2 else ('wrapper',)
 """How an agent is made for a durable engine: by a capability of the agent, or by an agent that wraps it, as 1.x has it only."""
 
+HAS_DURABLE_STATE = IS_2
+"""Whether the engines record what a toolset exports. On 1.x, Temporal refuses every stateful toolset."""
+
 STAYS_ENTERED = IS_2
 """Whether a step's toolset is still entered while the next step's is made, and stays entered if that is the same."""
 

@@ -64,3 +64,9 @@ def prefect() -> Iterator[None]:
     """Start Prefect's server on an SQLite file of its own, which takes half a minute."""
     with prefect_test_harness(server_startup_timeout=180):
         yield
+
+
+@pytest.fixture
+def kills() -> int:
+    """How many times each test kills the process that works on its run."""
+    return int(os.environ.get('KILLS', '3'))

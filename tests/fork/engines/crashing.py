@@ -26,8 +26,7 @@ def crash_and_recover(engine: str, way: str, url: str, folder: Path) -> None:
 
     worker = subprocess.Popen([*command, 'begin', url], stdin=subprocess.DEVNULL, env=environment)
     try:
-        deadline = time.monotonic() + 60
-        while 'pay' not in journal.read_text().split() and worker.poll() is None and time.monotonic() < deadline:
+        while 'pay' not in journal.read_text().split() and worker.poll() is None:
             time.sleep(0.05)
     finally:
         worker.kill()
@@ -40,7 +39,6 @@ def crash_and_recover(engine: str, way: str, url: str, folder: Path) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         env=environment,
-        timeout=120,
         check=False,
     )
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, UserError
 from pydantic_ai.models.test import TestModel
 
-from ..line import WAYS_TO_MAKE_DURABLE
+from ..line import HAS_DURABLE_STATE, WAYS_TO_MAKE_DURABLE
 from ..toolsets import Journal, Server, Session
 from .agents import STATIC, for_temporal
 
@@ -20,10 +20,16 @@ def test_b30_stateful_toolset_is_refused_when_the_agent_is_wrapped(way: str, wra
     session = Session('my-session', Journal())
 
     with pytest.raises(
-        UserError, match=r"Session 'my-session' is stateful.* Temporal activity.*Keep the state outside"
+        UserError, match=r"Session 'my-session' is stateful.* Temporal activity.*[Kk]eep the state outside"
     ):
         for_temporal(way, TestModel(), [STATIC[wrapper](session)])
     assert session.journal.events == []
+
+
+@pytest.mark.skipif(not HAS_DURABLE_STATE, reason='shared() is looked into with durable state only')
+def test_b30_stateful_toolset_is_refused_behind_shared(way: str):
+    with pytest.raises(UserError, match=r"Session 'my-session' is stateful.*override `export_state\(\)`"):
+        for_temporal(way, TestModel(), [Session('my-session', Journal()).shared()])
 
 
 def test_b30_all_stateful_toolsets_are_named(way: str):

@@ -1,0 +1,244 @@
+"""An agent whose toolsets keep state, for a run that is killed and goes on, and the process that works on it.
+
+`python -m durable_worker ENGINE WAY ADDRESS` does so, in this folder. What is called is written to the file that `JOURNAL` in the
+environment names, line by line, as what a killed process prints may be lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic_ai import (
+    Agent,
+    FunctionToolset,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ModelRetry,
+    RetryPromptPart,
+    RunContext,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from typing_extensions import Self
+
+QUEUE = 'tests'
+ID = 'run'
+
+
+def write(line: str) -> None:
+    with Path(os.environ['JOURNAL']).open('a') as file:
+        file.write(f'{line}\n')
+
+
+class Keeping(FunctionToolset[Any]):
+    """A toolset that exports its state, and writes down each call that begins."""
+
+    stateful = True
+
+    def __init__(self, tools: list[Any], id: str):
+        super().__init__(tools, id=id)
+        self.entered = False
+
+    def copy(self) -> Self:
+        return type(self)()
+
+    async def __aenter__(self) -> Self:
+        self.entered = True
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        self.entered = False
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
+        assert self.entered
+        write(f'{self.id} {ctx.tool_call_id}')
+        await asyncio.sleep(random.random() / 50)
+        return await super().call_tool(name, tool_args, ctx, tool)
+
+
+class Desk(Keeping):
+    """A REPL's variables, and a list of tasks that the instructions count."""
+
+    def __init__(self):
+        super().__init__([self.execute, self.plan], id='desk')
+        self.variables: dict[str, int] = {}
+        self.tasks: list[str] = []
+
+    async def export_state(self) -> Any:
+        return {'variables': self.variables, 'tasks': self.tasks}
+
+    async def restore_state(self, state: Any) -> None:
+        self.variables, self.tasks = dict(state['variables']), list(state['tasks'])
+
+    async def get_instructions(self, ctx: RunContext[Any]) -> str:
+        return f'tasks: {len(self.tasks)}'
+
+    async def execute(self, code: str) -> dict[str, int]:
+        """Execute statements, and return all variables."""
+        exec(code, {'__builtins__': {}}, self.variables)  # noqa: S102
+        return dict(self.variables)
+
+    async def plan(self, task: str) -> list[str]:
+        """Plan a task, and return all tasks."""
+        self.tasks.append(task)
+        return list(self.tasks)
+
+
+class Meter(Keeping):
+    """A quota. A call that exceeds it is counted, too."""
+
+    def __init__(self):
+        super().__init__([self.spend], id='meter')
+        self.spent = self.refused = 0
+
+    async def export_state(self) -> Any:
+        return [self.spent, self.refused]
+
+    async def restore_state(self, state: Any) -> None:
+        self.spent, self.refused = state
+
+    async def spend(self, amount: int) -> str:
+        """Spend something."""
+        if self.spent + amount > 10:
+            self.refused += 1
+            raise ModelRetry(f'spent {self.spent}, refused {self.refused}')
+        self.spent += amount
+        return f'spent {self.spent}, refused {self.refused}'
+
+
+SCRIPT: list[list[tuple[str, dict[str, Any]]]] = [
+    [('execute', {'code': 'x = 1'})],
+    [('plan', {'task': 'a'}), ('spend', {'amount': 4}), ('execute', {'code': 'y = x + 1'})],
+    [('spend', {'amount': 7})],
+    [('execute', {'code': 'x = x + y'}), ('plan', {'task': 'b'})],
+    [('spend', {'amount': 5}), ('plan', {'task': 'c'}), ('plan', {'task': 'd'})],
+    [('execute', {'code': 'z = x * y'}), ('spend', {'amount': 1})],
+]
+"""What the model calls, response by response."""
+
+EXPECTED = {
+    'results': [
+        {'x': 1},
+        ['a'],
+        'spent 4, refused 0',
+        {'x': 1, 'y': 2},
+        'spent 4, refused 1',
+        {'x': 3, 'y': 2},
+        ['a', 'b'],
+        'spent 9, refused 1',
+        ['a', 'b', 'c'],
+        ['a', 'b', 'c', 'd'],
+        {'x': 3, 'y': 2, 'z': 6},
+        'spent 10, refused 1',
+    ],
+    'instructions': ['tasks: 0', 'tasks: 0', 'tasks: 1', 'tasks: 1', 'tasks: 2', 'tasks: 4', 'tasks: 4'],
+}
+"""What a run that nobody kills returns."""
+
+
+def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    """Call what the script says, and then return what was returned and the instructions that were given."""
+    step = sum(isinstance(message, ModelResponse) for message in messages)
+    if step < len(SCRIPT):
+        calls = [
+            ToolCallPart(name, args, tool_call_id=f'{step}.{index}') for index, (name, args) in enumerate(SCRIPT[step])
+        ]
+        return ModelResponse(parts=calls)
+    results = [
+        part.content if isinstance(part, ToolReturnPart) else cast(str, part.content).split('\n')[0]
+        for message in messages
+        for part in message.parts
+        if isinstance(part, ToolReturnPart | RetryPromptPart)
+    ]
+    instructions = [message.instructions for message in messages if isinstance(message, ModelRequest)]
+    return ModelResponse(parts=[TextPart(json.dumps({'results': results, 'instructions': instructions}))])
+
+
+def make_agent(**options: Any) -> Agent[Any, str]:
+    """Make the agent."""
+    return Agent(FunctionModel(respond), name='desk', toolsets=[Desk(), Meter()], retries=5, **options)
+
+
+def check_journal(journal: Path) -> None:
+    """Check that no call runs again once the next one of its toolset has begun, which was not before its state was recorded."""
+    order = {f'{step}.{index}': (step, index) for step, calls in enumerate(SCRIPT) for index in range(len(calls))}
+    lines = [line.split() for line in journal.read_text().splitlines()]
+    for toolset in ('desk', 'meter'):
+        calls = [order[call] for name, call in lines if name == toolset]
+        assert calls == sorted(calls), calls
+
+
+async def work_for_temporal(way: str, address: str) -> None:
+    """Work on all workflows until killed."""
+    from durable_workflow import for_client, for_worker
+    from temporalio.client import Client
+    from temporalio.worker import Worker
+
+    client = await Client.connect(address, plugins=for_client())
+    print('ready', flush=True)
+    await Worker(client, task_queue=QUEUE, max_cached_workflows=0, **for_worker(way)).run()
+
+
+async def work_for_dbos(way: str, address: str) -> None:
+    """Begin a workflow, or recover it, and print what it returns."""
+    from dbos import DBOS, SetWorkflowID
+    from pydantic_ai.durable_exec.dbos import DBOSAgent, DBOSDurability
+
+    config: Any = {'name': 'fork', 'application_version': '1', 'executor_id': 'worker', 'log_level': 'ERROR'}
+    DBOS(config={**config, 'system_database_url': address})
+    if way == 'wrapper':
+        run: Any = DBOSAgent(make_agent()).dbos_wrapped_run_workflow
+    else:
+        agent = make_agent(capabilities=[DBOSDurability()])
+
+        @DBOS.workflow()
+        async def run(prompt: str, *, deps: None) -> Any:
+            return await agent.run(prompt)
+
+    DBOS.launch()
+    if await DBOS.list_workflows_async(workflow_id_prefix=ID):
+        handle: Any = await DBOS.retrieve_workflow_async(ID)
+    else:
+        with SetWorkflowID(ID):
+            handle = await DBOS.start_workflow_async(run, 'Go', deps=None)
+    print((await handle.get_result()).output, flush=True)
+    DBOS.destroy()
+
+
+async def work_for_prefect(way: str, name: str) -> None:
+    """Begin a flow, or go on with it, and print what it returns."""
+    from prefect import flow, get_client
+    from prefect.flow_engine import run_flow_async
+    from pydantic_ai.durable_exec.prefect import PrefectAgent, PrefectDurability
+
+    agent: Any = PrefectAgent(make_agent()) if way == 'wrapper' else make_agent(capabilities=[PrefectDurability()])
+
+    @flow(flow_run_name=name)
+    async def desk() -> str:
+        async with agent.iter('Go') as run:
+            async for _ in run:
+                pass
+        return run.result.output
+
+    async with get_client() as client:
+        runs = [run for run in await client.read_flow_runs() if run.name == name]
+    print(await (run_flow_async(desk, flow_run=runs[0]) if runs else desk()), flush=True)
+
+
+if __name__ == '__main__':
+    engine, way, address = sys.argv[1:]
+    if engine == 'temporal':
+        asyncio.run(work_for_temporal(way, address))
+    elif engine == 'dbos':
+        asyncio.run(work_for_dbos(way, address))
+    else:
+        asyncio.run(work_for_prefect(way, address))

@@ -1,0 +1,70 @@
+"""B38: the state of a toolset is what its finished calls have left, whichever process makes the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.settings import PREFECT_API_URL
+
+from ..line import HAS_DURABLE_STATE, WAYS_TO_MAKE_DURABLE
+from .killing import run_with_kills, run_with_kills_on_temporal, server
+
+if not HAS_DURABLE_STATE:
+    pytest.skip('This line has no durable state.', allow_module_level=True)
+
+pytestmark = pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE)
+
+HISTORIES = Path(__file__).with_name('histories')
+
+
+@pytest.fixture
+async def temporal() -> AsyncIterator[Any]:
+    from pydantic_ai.durable_exec.temporal import PydanticAIPlugin
+    from temporalio.testing import WorkflowEnvironment
+
+    environment = await WorkflowEnvironment.start_local(
+        dev_server_existing_path=server(), dev_server_log_level='error', plugins=[PydanticAIPlugin()]
+    )
+    async with environment:
+        yield environment.client
+
+
+@pytest.mark.anyio
+async def test_b38_run_on_temporal_goes_on_when_its_worker_is_killed(
+    way: str, temporal: Any, tmp_path: Path, kills: int
+):
+    address = temporal.service_client.config.target_host
+
+    history = await run_with_kills_on_temporal(way, temporal, address, tmp_path, kills, seed=1)
+
+    await replay(f'durable_workflow:{way}', history.to_json(), tmp_path)
+
+
+@pytest.mark.anyio
+async def test_b38_history_of_the_base_is_replayed(way: str, tmp_path: Path):
+    await replay(f'plain_workflow:{way}', (HISTORIES / f'{way}.json').read_text(), tmp_path)
+
+
+async def replay(what: str, history: str, folder: Path) -> None:
+    """Replay a history in a process of its own, since workflows are imported by the names of their modules."""
+    path = folder / 'history.json'
+    path.write_text(history)
+    environment = os.environ | {'JOURNAL': os.devnull}
+    command = [sys.executable, '-W', 'ignore', '-m', 'replay_worker', *what.split(':'), str(path)]
+    done = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parent, env=environment)
+    assert await done.wait() == 0
+
+
+def test_b38_run_on_dbos_goes_on_when_its_process_is_killed(way: str, database: str, tmp_path: Path, kills: int):
+    run_with_kills('dbos', way, database, tmp_path, kills, seed=1)
+
+
+@pytest.mark.usefixtures('prefect')
+def test_b38_run_on_prefect_goes_on_when_its_process_is_killed(way: str, tmp_path: Path, kills: int):
+    run_with_kills('prefect', way, PREFECT_API_URL.value() or '', tmp_path, kills, seed=1)
