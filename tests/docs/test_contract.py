@@ -12,8 +12,8 @@ LISTED = [
 TESTED = {int(path.name[6:8]) for path in (ROOT / 'tests/fork').rglob('test_b[0-9][0-9]_*.py')}
 
 
-def test_contract_lists_each_point_once_and_in_order() -> None:
-    assert list(range(1, 40)) == LISTED
+def test_contract_lists_each_point_once() -> None:
+    assert sorted(LISTED) == list(range(1, 40))
 
 
 def test_contract_has_tests_for_each_point() -> None:
