@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 from pydantic_ai import AbstractToolset, Agent, RunContext, WrapperToolset
 from pydantic_ai.models import Model
 
-from .line import DynamicToolset, once_per_run
+from .line import DynamicToolset
 from .toolsets import METHODS, Journal, Server, run_as
 
 Make = Callable[[], Any]
@@ -125,7 +125,8 @@ FACTORIES = {**ONCE_PER_RUN, **AT_EACH_STEP}
 
 def as_toolset(factory: Any) -> AbstractToolset[Any]:
     """Make a toolset of a factory that isn't one already, so that it can stand in wrappers and combinations."""
-    return cast(AbstractToolset[Any], factory) if isinstance(factory, AbstractToolset) else once_per_run(factory)
+    is_one = isinstance(factory, AbstractToolset)
+    return cast(AbstractToolset[Any], factory) if is_one else DynamicToolset(factory, per_run_step=False)
 
 
 class Runs(Protocol):
