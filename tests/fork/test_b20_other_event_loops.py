@@ -1,13 +1,12 @@
-"""B20: a session of one event loop that would be borrowed in another one is refused, rather than waited for in vain."""
+"""B20: a session that is borrowed in another event loop answers there, rather than being waited for in vain."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import anyio
 import pytest
-from pydantic_ai import UserError
+from pydantic_ai import WrapperToolset
 from typing_extensions import Self
 
 from .delegation import SYNC, Notes, calling, delegating, entries_and_exits, fresh
@@ -26,42 +25,66 @@ class Connected(Notes):
         await self.group.__aenter__()
 
         async def serve() -> None:
-            async for value, answer in asked:
-                await answer.send(value)
+            async with asked:
+                async for value, answer in asked:
+                    await answer.send(value)
 
         self.group.start_soon(serve)
         return self
 
     async def __aexit__(self, *args: object) -> bool | None:
-        self.group.cancel_scope.cancel()
+        self.asking.close()
         await self.group.__aexit__(None, None, None)
         return await super().__aexit__(*args)
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
         answer, answered = anyio.create_memory_object_stream[str](0)
-        await self.asking.send((tool_args['value'], answer))
-        await answered.receive()
+        async with answer, answered:
+            await self.asking.send((tool_args['value'], answer))
+            await answered.receive()
         return await super().call_tool(name, tool_args, ctx, tool)
 
 
+class Counting(WrapperToolset[Any]):
+    """A wrapper with state of its own, which child and parent share."""
+
+    stateful = True
+
+    def copy(self) -> Self:
+        return type(self)(self.wrapped.copy())
+
+    def for_sub_agent(self, ctx: Any) -> Any:
+        return self
+
+
+class Boom(Exception):
+    pass
+
+
+@pytest.mark.parametrize('inside', ['itself', 'a wrapper with state'])
 @pytest.mark.parametrize('way', SYNC)
-async def test_b20_session_that_is_borrowed_in_another_event_loop_is_refused(way: str):
+async def test_b20_session_that_is_borrowed_in_another_event_loop_answers(way: str, inside: str):
     """A tool in a thread runs the sub-agent in an event loop of its own."""
     journal = Journal()
     session = Connected('t', journal)
-    child = calling(['t'], toolsets=[session], name='child')
-    parent = calling(['t'], ['delegate'], toolsets=[session, delegating(child, way)], name='boss')
-    task = asyncio.ensure_future(run_as('parent', parent))
-    # In which it has failed, unless it waits for good
-    await asyncio.wait([task], timeout=30)
-    if not task.done():
-        task.cancel()
-        pytest.fail('The sub-agent waits for good')
-    with pytest.raises(UserError, match='event loop') as caught:
-        await task
-    assert session.label in str(caught.value)
-    (live,) = {event.toolset for event in journal.of('enter')}
+    toolset = session if inside == 'itself' else Counting(session)
+    child = calling(['t'], toolsets=[toolset], name='child')
+    await run_as('parent', calling(['t'], ['delegate'], ['t'], toolsets=[toolset, delegating(child, way)]))
+    assert [event.run for event in journal.of('call')] == ['parent', 'child', 'parent']
+    (live,) = {event.toolset for event in journal.of('call')}
+    assert live.values == ['parent', 'child', 'parent']
     assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
+
+
+@pytest.mark.parametrize('way', SYNC)
+async def test_b20_error_of_a_session_in_another_event_loop_reaches_the_sub_agent(way: str):
+    journal = Journal()
+    error = Boom('call')
+    session = Connected('t', journal, fail={'call': error})
+    child = calling(['t'], toolsets=[session], name='child')
+    with pytest.raises(Boom) as caught:
+        await run_as('parent', calling(['delegate'], toolsets=[session, delegating(child, way)]))
+    assert caught.value is error
 
 
 @pytest.mark.parametrize('way', SYNC)

@@ -269,16 +269,9 @@ async def test_b31_hooks_of_a_capability_patched_on_its_class_are_called():
     assert hooked == ['before_run', 'after_run']
 
 
-@pytest.mark.parametrize('says', [False, True])
-async def test_b31_for_sub_agent_overridden_with_the_inherited_body_changes_nothing(says: bool):
-    """A child in the background uses a pool that all runs share after its parent has ended, whether or not that overrides it."""
-
-    class Says(Server):
-        def for_sub_agent(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-            return super().for_sub_agent(ctx)
-
+async def test_b31_child_in_the_background_uses_what_all_runs_share_after_its_parent_has_ended():
     journal = Journal()
-    pool = Says('t', journal) if says else Server('t', journal)
+    pool = Server('t', journal)
     waits, go_on, tasks = asyncio.Event(), asyncio.Event(), list[asyncio.Task[Any]]()
     waiting, tools = FunctionToolset[Any](max_retries=0), FunctionToolset[Any](max_retries=0)
     child = calling(['wait'], ['t'], toolsets=[pool, waiting], name='child')

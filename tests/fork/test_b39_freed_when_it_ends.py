@@ -131,10 +131,20 @@ async def do(agent: Agent[Any, Any], method: str, **options: Any) -> Any:
     return await run_as('run', agent, method, **options)
 
 
-async def settle() -> None:
+async def settle(method: str = '', how: str = '') -> None:
     """Let what's on its way out go."""
     for _ in range(20):
         await asyncio.sleep(0)
+    if (method, how) in NEEDS_THE_COLLECTOR:
+        # It may find generators, which the event loop closes then, and whose errors it finds after that
+        gc.collect()
+        await settle()
+    if method == 'run_sync in a sync tool':
+        # A thread lets go of a call after it has handed over the result
+        for _ in range(10_000):
+            if not any(each() is not None for each in ALIVE):
+                break
+            await asyncio.sleep(0.001)
 
 
 @toolsets
@@ -251,10 +261,12 @@ LEFT: dict[str, Callable[[Any], Awaitable[None]]] = {
 @pytest.mark.parametrize('method', LEFT)
 def test_b39_after_a_run_that_was_left(make: Any, method: str):
     async def main() -> None:
+        # Generators of the base fail when they're closed, and what is logged of that is kept for the report of the test
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         agent = Agent(scripted(['t'], ['t']), toolsets=make())
         for _ in range(3):
             await LEFT[method](agent)
-        await settle()
+        await settle(method, 'left')
         check_freed(1, method, 'left')
 
     asyncio.run(main())
@@ -276,7 +288,7 @@ def test_b39_after_sub_agents(policy: str, method: str, handed: bool):
         )
         for _ in range(3):
             assert await run_as('run', agent) == 'done'
-        await settle()
+        await settle(method)
         check_freed(3)
 
     asyncio.run(main())
