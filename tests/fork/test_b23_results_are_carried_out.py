@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic_ai import (
     Agent,
+    ApprovalRequired,
     DeferredToolRequests,
     DeferredToolResults,
     FunctionToolset,
@@ -75,6 +76,36 @@ async def test_b23_arguments_are_overridden():
     )
     result = await agent_of(tools, ['delete', 'write']).run('go', deferred_tool_handler=Handler(lambda _: answer))
     assert returned(result.all_messages()) == {'delete': 'delete done other', 'write': 'write done others'}
+
+
+@pytest.mark.parametrize('overridden_again', [False, True])
+@pytest.mark.parametrize('method', METHODS)
+async def test_b23_arguments_that_were_overridden_stay_when_the_tool_asks_again(method: str, overridden_again: bool):
+    """The next question shows them, and its approval is one of them, unless it overrides them too."""
+    values: list[str] = []
+    toolset = FunctionToolset[Any]()
+
+    @toolset.tool(retries=2)
+    async def pay(ctx: RunContext[Any], value: str) -> str:
+        values.append(value)
+        if len(values) < 4:
+            raise ApprovalRequired
+        return f'{value} paid'
+
+    shown: list[Any] = []
+    second: Any = ToolApproved(override_args={'value': 'second'}) if overridden_again else True
+    answers: list[Any] = [ToolApproved(override_args={'value': 'first'}), second, ToolApproved()]
+
+    def answer(requests: DeferredToolRequests) -> DeferredToolResults:
+        (call,) = requests.approvals
+        shown.append(call.args_as_dict()['value'])
+        return DeferredToolResults(approvals={call.tool_call_id: answers.pop(0)})
+
+    agent = Agent(calling(['pay']), toolsets=[toolset], output_type=OUTPUTS)
+    assert await METHODS[method](agent, deferred_tool_handler=Handler(answer)) == 'all done'
+    last = 'second' if overridden_again else 'first'
+    assert shown == ['', 'first', last]
+    assert values == ['', 'first', last, last]
 
 
 async def test_b23_bad_arguments_are_returned_to_the_model():

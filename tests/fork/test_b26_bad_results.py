@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -122,6 +124,42 @@ async def test_b26_a_run_can_be_cancelled_while_the_handler_waits():
     assert isinstance(session.journal.exit_of('session')[1], CANCELLED)
 
 
+@pytest.mark.parametrize('is_async', [False, True])
+@pytest.mark.parametrize('method', [method for method in METHODS if method != 'run_sync'])
+async def test_b26_nothing_starts_that_was_approved_after_a_cancellation(method: str, is_async: bool):
+    """A handler in a thread can't be cancelled, and an async one may catch the cancellation. Either may then approve."""
+    asked, cancelled = threading.Event(), threading.Event()
+    toolset = FunctionToolset[Any]()
+    started: list[str] = []
+
+    @toolset.tool(requires_approval=True)
+    async def delete(ctx: RunContext[Any], value: str) -> None:
+        started.append(value)
+
+    def sync_handler(ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
+        asked.set()
+        cancelled.wait()
+        return approve(requests)
+
+    async def async_handler(ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
+        asked.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return approve(requests)
+
+    agent = Agent(calling(['delete']), toolsets=[toolset], output_type=OUTPUTS)
+    handler = async_handler if is_async else sync_handler
+    task = asyncio.create_task(METHODS[method](agent, deferred_tool_handler=handler))
+    await asyncio.to_thread(asked.wait)
+    task.cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    cancelled.set()
+    with pytest.raises(CANCELLED):
+        await task
+    assert started == []
+
+
 @pytest.mark.parametrize('exception', [ApprovalRequired, CallDeferred])
 @pytest.mark.parametrize('retries', [0, 1, 3])
 async def test_b26_asking_again_ends_with_the_retries(retries: int, exception: type[Exception]):
@@ -197,6 +235,17 @@ async def test_b26_the_limit_on_tool_calls_holds():
     with pytest.raises(UsageLimitExceeded):
         await run(agent, usage_limits=UsageLimits(tool_calls_limit=2))
     assert await run(agent, usage_limits=UsageLimits(tool_calls_limit=3)) == 'all done'
+
+
+async def test_b26_calls_that_are_denied_do_not_count_as_tool_calls():
+    tools = Tools()
+
+    def answer(requests: DeferredToolRequests) -> DeferredToolResults:
+        return DeferredToolResults(approvals={'delete': True, 'delete.2': False})
+
+    agent = agent_of(tools, ['delete', 'delete.2'], deferred_tool_handler=Handler(answer))
+    assert await run(agent, usage_limits=UsageLimits(tool_calls_limit=1)) == 'all done'
+    assert tools.done == ['delete']
 
 
 async def test_b26_results_that_are_not_dicts_are_refused():

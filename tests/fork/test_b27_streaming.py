@@ -241,6 +241,19 @@ async def test_b27_no_call_beside_a_streamed_text_is_lost(calls: tuple[str, ...]
         assert (await agent.run('Go on', message_history=messages)).output == 'all done'
 
 
+@pytest.mark.parametrize('end_strategy', ['early', 'exhaustive'])
+async def test_b27_calls_beside_a_streamed_text_run_once_however_often_it_is_read(end_strategy: Any):
+    tools = Tools()
+    agent = Agent(
+        answering('One moment', 'look', 'delete', 'write'), toolsets=[tools.toolset], end_strategy=end_strategy
+    )
+    async with agent.run_stream('go', deferred_tool_handler=Handler(approve)) as stream:
+        text = [text async for text in stream.stream_text()][-1]
+        assert [await stream.get_output(), await stream.get_output()] == [text, text]
+    assert sorted(tools.done) == ([] if end_strategy == 'early' else ['delete', 'look', 'write'])
+    assert set(returned(stream.all_messages())) == {'look', 'delete', 'write'}
+
+
 async def test_b27_a_text_after_the_call_is_the_output_of_run_stream():
     tools, handler = Tools(), Handler(approve)
     agent = Agent(
