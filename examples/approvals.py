@@ -10,14 +10,15 @@ import socket
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import httpx
 import uvicorn
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, Header, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, StreamingResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, StrictBool
 from pydantic_ai import (
     Agent,
     DeferredToolRequests,
@@ -41,6 +42,12 @@ PAGE = Path(__file__).parent / 'site' / 'approvals.html'
 
 
 # --8<-- [start:person]
+def readable(args: dict[str, Any]) -> str:
+    """Return the arguments of a call as a person is to read them, with what can't be seen escaped, or turns text around."""
+    text = json.dumps(args, ensure_ascii=False)
+    return ''.join(c if c.isprintable() else c.encode('unicode_escape').decode() for c in text)
+
+
 class Person:
     """Whoever looks at the page of a run. Questions are events of its stream; answers come in requests of their own."""
 
@@ -63,7 +70,14 @@ class Person:
 
     async def ask(self, ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
         """Ask for each call of a response that needs an approval, all at once. This is the `deferred_tool_handler`."""
-        answers = await asyncio.gather(*(self._decide(ctx, call) for call in requests.approvals))
+        asking = [asyncio.create_task(self._decide(ctx, call)) for call in requests.approvals]
+        try:
+            answers = await asyncio.gather(*asking)
+        finally:
+            # If one fails, the others are taken back at once.
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
         return DeferredToolResults(
             approvals={call.tool_call_id: answer for call, answer in zip(requests.approvals, answers, strict=True)}
         )
@@ -71,17 +85,12 @@ class Person:
     async def _decide(self, ctx: RunContext[Any], call: ToolCallPart) -> bool | ToolDenied:
         if self.gone:
             return ToolDenied('Nobody is there to approve this.')
+        args = readable(call.args_as_dict())
         id_ = secrets.token_urlsafe()
         self._questions[id_] = answer = asyncio.get_running_loop().create_future()
         self._mine.add(id_)
         agent = getattr(ctx, 'agent', None)  # 1.x doesn't say whose run it is
-        self.tell(
-            'question',
-            id=id_,
-            agent=agent.name if agent else 'the agent',
-            tool=call.tool_name,
-            args=call.args_as_dict(),
-        )
+        self.tell('question', id=id_, agent=agent.name if agent else 'the agent', tool=call.tool_name, args=args)
         try:
             return await asyncio.wait_for(answer, self._time_limit)
         except asyncio.TimeoutError:
@@ -119,7 +128,7 @@ class Answer(BaseModel):
     """What a person says to a question."""
 
     id: str
-    approved: bool
+    approved: StrictBool
 
 
 class Desk:
@@ -141,13 +150,16 @@ class Desk:
         self.app.get('/')(self.page)
         self.app.get('/run')(self.run)
         self.app.post('/answers', status_code=204)(self.answer)
+        self.app.exception_handler(RequestValidationError)(self.refuse)
 
     async def page(self) -> FileResponse:
         """Show the page."""
         return FileResponse(PAGE)
 
-    async def run(self, prompt: str) -> StreamingResponse:
-        """Run the agent, and stream what happens."""
+    async def run(self, prompt: str, sec_fetch_site: Annotated[str, Header()] = 'same-origin') -> StreamingResponse:
+        """Run the agent, and stream what happens, unless the page of another site asks for it."""
+        if sec_fetch_site not in ('same-origin', 'none'):
+            raise HTTPException(403, 'Only the page of this server can start a run.')
         return StreamingResponse(self._stream(prompt), media_type='text/event-stream')
 
     async def answer(self, answer: Answer) -> None:
@@ -156,6 +168,10 @@ class Desk:
         if question is None or question.done():
             raise HTTPException(404, 'This question no longer waits for an answer.')
         question.set_result(answer.approved)
+
+    async def refuse(self, request: Request, error: Exception) -> Response:
+        """Refuse a request that isn't valid, without its content: that may be what JSON can't say."""
+        return Response('The request is not valid.', 422, media_type='text/plain')
 
     async def _stream(self, prompt: str) -> AsyncGenerator[str]:
         person = Person(self.questions, time_limit=self.time_limit)
@@ -169,9 +185,11 @@ class Desk:
             # When the page is closed, this is cancelled. The run is told "no", and may end as it would.
             person.leave()
             with anyio.CancelScope(shield=True):
-                await asyncio.wait([task], timeout=self.patience)
-                task.cancel()
-                await asyncio.wait([task])
+                try:
+                    await asyncio.wait([task], timeout=self.patience)
+                finally:
+                    task.cancel()
+                    await asyncio.wait([task])
 
     async def _work(self, prompt: str, person: Person) -> None:
         error = None

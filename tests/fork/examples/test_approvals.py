@@ -4,16 +4,17 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 from playwright.async_api import Page, async_playwright
-from pydantic_ai import RunContext
+from pydantic_ai import Agent, DeferredToolRequests, RunContext, ToolCallPart
 
 from examples import approvals
 from examples.approvals import DELEGATE, SCRIPT, WRITE, Desk, Mailbox, serve
 from examples.browser import find_chromium
+from examples.support import call, scripts
 
 pytestmark = pytest.mark.anyio
 
@@ -138,6 +139,102 @@ async def test_a_run_that_does_not_end_by_itself_is_cancelled_once_its_page_is_c
     assert log == ['closed with 1 draft']
 
 
+async def test_arguments_are_shown_as_they_are() -> None:
+    # What turns text around, or can't be seen, is escaped.
+    args = {'path': 'a\u202etxt.exe', 'to': 'Zoë\u200b', 'literal': '\\u202e'}
+    model = scripts({'go': [call('pay', **args)]})
+    agent = Agent[None, str](model, name='cashier')
+
+    @agent.tool_plain(requires_approval=True)
+    async def pay(path: str, to: str, literal: str) -> str:
+        return 'paid'
+
+    async with serve(Desk(agent).app) as url, httpx.AsyncClient(base_url=url, timeout=60) as page:
+        async for kind, data in events(page, 'go'):
+            if kind == 'question':
+                assert data['args'] == (r'{"path": "a\u202etxt.exe", "to": "Zoë\u200b", "literal": "\\u202e"}')
+                await page.post('/answers', json={'id': data['id'], 'approved': True})
+        assert (kind, data) == ('end', {'error': None})
+
+
+def test_arguments_that_json_has_no_word_for_are_shown() -> None:
+    assert approvals.readable({'amount': float('nan'), 'half': '\ud800'}) == r'{"amount": NaN, "half": "\ud800"}'
+
+
+async def test_when_a_question_fails_the_others_are_taken_back() -> None:
+    questions: dict[str, asyncio.Future[bool]] = {}
+    person = approvals.Person(questions, time_limit=3600)
+    broken = ToolCallPart('send', {'number': object()})
+    requests = DeferredToolRequests(approvals=[ToolCallPart('send', {'number': 1}), broken])
+    with pytest.raises(TypeError, match='not JSON serializable'):
+        await person.ask(cast(Any, None), requests)
+    assert questions == {}
+    told = [person.events.get_nowait()[0] for _ in range(person.events.qsize())]
+    assert told == ['question', 'answered']
+
+
+async def test_each_page_gets_its_own_questions_and_answers_count_once() -> None:
+    log: list[str] = []
+    async with desk_of(log) as (server, url), httpx.AsyncClient(base_url=url, timeout=60) as page:
+        first, second = events(page, WRITE), events(page, WRITE)
+        ids: list[str] = []
+        for told in (first, second):
+            async for kind, data in told:
+                if kind == 'question':
+                    ids.append(data['id'])
+                    break
+        assert set(ids) == {*server.questions}
+        assert len(ids) == 2
+        codes = [(await page.post('/answers', json={'id': ids[0], 'approved': no})).status_code for no in (False, True)]
+        assert codes == [204, 404]
+        rest = [(kind, data) async for kind, data in first]
+        assert not [data for _, data in rest if data.get('id') == ids[1]]
+        assert [*server.questions] == [ids[1]]
+        await second.aclose()
+        await until(lambda: not runs())
+        assert (await page.post('/answers', json={'id': ids[1], 'approved': True})).status_code == 404
+    assert log == ['closed with 1 draft'] * 2
+
+
+@pytest.mark.parametrize(
+    'body',
+    [
+        '',
+        '{',
+        'null',
+        '[]',
+        '{"id": 1, "approved": true}',
+        '{"id": NaN, "approved": true}',
+        r'{"id": "\ud800"}',
+        '{"id": "ID", "approved": "yes"}',
+        '{"id": "ID", "approved": NaN}',
+    ],
+)
+async def test_answers_that_are_not_valid_are_refused_and_the_question_waits(body: str) -> None:
+    log: list[str] = []
+    async with desk_of(log) as (server, url), httpx.AsyncClient(base_url=url, timeout=60) as page:
+        async for kind, data in events(page, WRITE):
+            if kind == 'question':
+                headers = {'Content-Type': 'application/json'}
+                content = body.replace('ID', data['id'])
+                assert (await page.post('/answers', content=content, headers=headers)).status_code == 422
+                # The page of another site can't send JSON without being asked for it first.
+                plain = json.dumps({'id': data['id'], 'approved': True})
+                reply = await page.post('/answers', content=plain, headers={'Content-Type': 'text/plain'})
+                assert reply.status_code == 422
+                assert not server.questions[data['id']].done()
+                await page.post('/answers', json={'id': data['id'], 'approved': False})
+    assert log == ['closed with 1 draft']
+
+
+async def test_another_site_cannot_start_a_run() -> None:
+    log: list[str] = []
+    async with desk_of(log) as (_, url), httpx.AsyncClient(base_url=url, timeout=60) as page:
+        for site, code in {'cross-site': 403, 'same-site': 403, 'same-origin': 200}.items():
+            reply = await page.get('/run', params={'prompt': 'Hello'}, headers={'Sec-Fetch-Site': site})
+            assert reply.status_code == code
+
+
 @asynccontextmanager
 async def opened(url: str) -> AsyncGenerator[Page]:
     """Open the page in a browser."""
@@ -160,7 +257,7 @@ async def test_a_person_answers_in_a_browser(approved: bool) -> None:
         await page.click('text=Send')
         await page.wait_for_selector('#questions button')
         question = await page.inner_text('#questions p')
-        assert 'call send({"number":1})?' in question
+        assert 'call send({"number": 1})?' in question
         assert log == []
         await page.click('text=Approve' if approved else 'text=Deny')
         await page.wait_for_selector('text=Done.')
