@@ -1,7 +1,7 @@
 """An agent whose toolsets keep state, for a run that is killed and goes on, and the process that works on it.
 
 `python -m durable_worker ENGINE WAY ADDRESS` does so, in this folder. What is called is written to the file that `JOURNAL` in the
-environment names, line by line, as what a killed process prints may be lost.
+environment names, line by line, as what a killed process prints may be lost. A worker of Temporal takes tasks from the queue `QUEUE`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from pydantic_ai import (
     Agent,
+    DeferredToolRequests,
     FunctionToolset,
     ModelMessage,
     ModelRequest,
@@ -30,7 +31,7 @@ from pydantic_ai import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from typing_extensions import Self
 
-QUEUE = 'tests'
+QUEUE = os.environ.get('QUEUE', 'tests')
 ID = 'run'
 
 
@@ -166,6 +167,35 @@ def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 def make_agent(**options: Any) -> Agent[Any, str]:
     """Make the agent."""
     return Agent(FunctionModel(respond), name='desk', toolsets=[Desk(), Meter()], retries=5, **options)
+
+
+APPROVALS: list[list[tuple[str, dict[str, Any]]]] = [
+    [('execute', {'code': 'x = 1'})],
+    [('execute', {'code': 'y = x + 1'}), ('plan', {'task': 'send'})],
+    [('plan', {'task': 'b'}), ('execute', {'code': 'x = 5'})],
+]
+"""What the model calls in two runs, of which the second begins when somebody has approved of sending something."""
+
+APPROVED = [{'x': 1}, {'x': 1, 'y': 2}, ['send'], ['send', 'b'], {'x': 5}]
+"""What these calls return: the second run has a copy of its own."""
+
+
+def respond_for_approval(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    """Call what is in `APPROVALS`, and then return what was returned."""
+    step = sum(isinstance(message, ModelResponse) for message in messages)
+    if step < len(APPROVALS):
+        return ModelResponse(parts=[ToolCallPart(name, args) for name, args in APPROVALS[step]])
+    parts = [part for message in messages for part in message.parts]
+    return ModelResponse(
+        parts=[TextPart(json.dumps([part.content for part in parts if isinstance(part, ToolReturnPart)]))]
+    )
+
+
+def make_agent_for_approval(**options: Any) -> Agent[Any, Any]:
+    """Make an agent that asks before it sends something."""
+    desk = Desk().approval_required(lambda ctx, tool_def, args: args.get('task') == 'send')
+    model = FunctionModel(respond_for_approval)
+    return Agent(model, name='approvals', toolsets=[desk], output_type=[str, DeferredToolRequests], **options)
 
 
 def check_journal(journal: Path) -> None:

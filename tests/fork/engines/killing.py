@@ -22,9 +22,15 @@ CALLS = sum(map(len, SCRIPT))
 
 
 @contextmanager
-def working(engine: str, way: str, address: str, journal: Path) -> Iterator[subprocess.Popen[bytes]]:
+def working(
+    engine: str, way: str, address: str, journal: Path, queue: str = QUEUE
+) -> Iterator[subprocess.Popen[bytes]]:
     """Have a process work on the run, and kill it at the end."""
-    environment = os.environ | {'JOURNAL': str(journal)} | ({'PREFECT_API_URL': address} if engine == 'prefect' else {})
+    environment = (
+        os.environ
+        | {'JOURNAL': str(journal), 'QUEUE': queue}
+        | ({'PREFECT_API_URL': address} if engine == 'prefect' else {})
+    )
     # For Prefect, the run is found by its name.
     argument = journal.parent.name if engine == 'prefect' else address
     process = subprocess.Popen(

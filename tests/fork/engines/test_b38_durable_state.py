@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ import pytest
 from prefect.settings import PREFECT_API_URL
 
 from ..line import HAS_DURABLE_STATE, WAYS_TO_MAKE_DURABLE
-from .killing import run_with_kills, run_with_kills_on_temporal, server
+from .durable_worker import APPROVED, EXPECTED, QUEUE, check_journal
+from .killing import lines, run_with_kills, run_with_kills_on_temporal, server, wait_for, working
 
 if not HAS_DURABLE_STATE:
     pytest.skip('This line has no durable state.', allow_module_level=True)
@@ -44,6 +47,48 @@ async def test_b38_run_on_temporal_goes_on_when_its_worker_is_killed(
     history = await run_with_kills_on_temporal(way, temporal, address, tmp_path, kills, seed=1)
 
     await replay(f'durable_workflow:{way}', history.to_json(), tmp_path)
+
+
+@pytest.mark.anyio
+async def test_b38_state_goes_from_one_task_queue_of_temporal_to_another(way: str, temporal: Any, tmp_path: Path):
+    """The worker on one queue calls the desk's tools, and that on the other calls all else and lists what there is."""
+    address, journal = temporal.service_client.config.target_host, tmp_path / 'journal'
+    journal.touch()
+    way = f'{way} on queues'
+
+    with working('temporal', way, address, journal), working('temporal', way, address, journal, 'desk'):
+        handle = await start(temporal, way)
+        assert json.loads(await handle.result()) == EXPECTED
+
+    check_journal(journal)
+    history = await handle.fetch_history()
+    scheduled = [event.activity_task_scheduled_event_attributes for event in history.events]
+    queues = {(task.task_queue.name, 'desk__call_tool' in task.activity_type.name) for task in scheduled}
+    assert queues - {('', False)} == {(QUEUE, False), ('desk', True)}
+    await replay(f'durable_workflow:{way}', history.to_json(), tmp_path)
+
+
+@pytest.mark.anyio
+async def test_b38_approval_comes_between_two_runs_on_temporal(way: str, temporal: Any, tmp_path: Path):
+    """The worker of the first run is killed, and another one is there when somebody has approved."""
+    address, journal = temporal.service_client.config.target_host, tmp_path / 'journal'
+    journal.touch()
+    way = f'{way} with approval'
+
+    handle = await start(temporal, way)
+    with working('temporal', way, address, journal) as process:
+        await asyncio.to_thread(wait_for, lambda: lines(journal) >= 2, process)
+    await handle.signal('approve')
+    with working('temporal', way, address, journal):
+        assert json.loads(await handle.result()) == APPROVED
+
+    await replay(f'durable_workflow:{way}', (await handle.fetch_history()).to_json(), tmp_path)
+
+
+async def start(client: Any, way: str) -> Any:
+    """Start a workflow that makes an agent durable in some way."""
+    name = way.title().replace(' ', '')
+    return await client.start_workflow(f'{name}Workflow', id=uuid.uuid4().hex, task_queue=QUEUE)
 
 
 @pytest.mark.anyio
