@@ -21,8 +21,6 @@ CONTEXT_VARIABLES = {
     'current_agent_run': 'durable_exec/prefect/_utils.py',
     # The one for lifecycles, on 1.26.0: that of `get_current_run_context()`, which the base of 2.68.0 has.
     '_CURRENT_RUN_CONTEXT': '_run_context.py',
-    # Which toolset scope the code is in: set in its block only.
-    'current_block': 'toolsets/_kept.py',
 }
 """The context variables that patches add, with their modules."""
 
@@ -30,12 +28,24 @@ TABLES = {
     # The schemas of tool functions, by their code.
     '_reusable_schemas': '_function_schema.py',
     # Classes, so that each is warned about once.
-    '_classes_warned_about': 'toolsets/_copying.py',
+    '_classes_warned_about': 'toolsets/_lifecycle/copying.py',
     # The hooks of capabilities as they are defined, to tell those that are overridden.
     '_DEFAULT_HOOKS': 'capabilities/combined.py',
     '_COMBINED_HOOKS': 'capabilities/combined.py',
 }
 """What modules keep and add to, which is no toolset and of no run."""
+
+LOCKS = {
+    # While the instance of an original is made
+    'toolsets/_lifecycle/run.py': r'self\.locks\.setdefault\(id\(original\), Lock\(\)\)',
+    # Of an instance, which has one owner
+    'toolsets/_lifecycle/stand_in.py': r'^lock: Lock = field\(default_factory=Lock',
+    # Of a scope, which is opened once and refuses other event loops
+    'toolsets/scope.py': r'= asyncio\.Event\(\)$',
+    # Of what a run works with
+    'durable_exec/_toolset_state.py': r'^return anyio\.Lock\(\)$',
+}
+"""What the locks of patches look like, by module: each goes with a run or a scope."""
 
 EMPTY = r'\{\}|\[\]|(?:dict|list|set|deque|defaultdict|OrderedDict|Weak\w+)(?:\[.*\])?\('
 
@@ -93,12 +103,10 @@ def test_limits_toolsets_find_nothing_by_run_id(added: list[tuple[str, str]]) ->
 def test_limits_locks_belong_to_runs(added: list[tuple[str, str]]) -> None:
     """A run's locks go with it. What an agent keeps outlives event loops."""
     made = [
-        match.string.strip()
-        for module, match in where(added, r'\b(R?Lock|Event|Condition|\w*Semaphore|CapacityLimiter)\(')
-        # That of a toolset scope's task, which ends with the scope and refuses other event loops; and the base's own of a combination.
-        if module != 'toolsets/_scope_task.py' and match.string.strip() != 'self._enter_lock = Lock()'
+        (module, match.string.strip())
+        for module, match in where(added, r'\b(R?Lock|Event|Condition|\w*Semaphore|CapacityLimiter)(?=\(|\)$|, repr)')
+        # The base's own lock of a combination, which is copied
+        if '_enter_lock' not in match.string
     ]
     assert made
-    assert [text for text in made if not re.match(r'async with (self|run)\.locks\.setdefault\(', text)] == []
-    keepers = [module for module, _ in where(added, r'^    locks: ')]
-    assert keepers == ['toolsets/_run_toolsets.py']
+    assert [(module, text) for module, text in made if not re.search(LOCKS.get(module, '$^'), text)] == []
