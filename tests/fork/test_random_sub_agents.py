@@ -894,7 +894,7 @@ def test_b39_random_sub_agents_leave_nothing(scenario: Scenario):
             container.clear()
         if failing:
             gc.collect()
-        alive = {toolset for each in left if (toolset := each()) is not None}
+        alive = {id(toolset) for each in left if (toolset := each()) is not None}
         assert not alive, f'{len(alive)} of {len({id(each) for each in left})} were not freed'
     finally:
         gc.enable()
