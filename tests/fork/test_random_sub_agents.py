@@ -540,7 +540,7 @@ class World(Faulty):
 
     def note(self, kind: str, toolset: Any, *got: Any) -> None:
         """Write it down of what the toolset is a shallow copy of, since a run may work with one of what was answered."""
-        super().note(kind, getattr(toolset, 'template_of', toolset), *got)
+        super().note(kind, getattr(toolset, 'template_of', None) or toolset, *got)
 
     def is_noted(self, error: BaseException) -> bool:
         return any(error in happened.got for happened in self.of('fault'))

@@ -99,14 +99,18 @@ class Server(AbstractToolset[Any]):
         self.journal = journal
         self.fail = fail or {}
         """What an entry, exit, `get_tools` or call raises."""
-        self.original: Server = self
-        """The toolset that this one is a copy of, or itself."""
+        self.copy_of: Server | None = None
         self.values: list[str] = []
         """The state: what the tool was given."""
 
     @property
     def id(self) -> str | None:
         return self.name
+
+    @property
+    def original(self) -> Server:
+        """The toolset that this one is a copy of, or itself."""
+        return self.copy_of or self
 
     async def _happen(self, kind: str) -> None:
         await self.journal.moment(kind, self)
@@ -146,7 +150,7 @@ class Session(Server):
     def copy(self) -> Self:
         self.journal.instant('copy', self)
         copy = type(self)(self.name, self.journal, fail=self.fail)
-        copy.original = self.original
+        copy.copy_of = self.original
         self.journal.note('copy', self, copy)
         return copy
 

@@ -124,7 +124,12 @@ class WithState(AbstractToolset[Any]):
     stateful = True
     name: str
     journal: Journal
-    original: Any
+    copy_of: Any = None
+    template_of: Any = None
+
+    @property
+    def original(self) -> Any:
+        return self.copy_of or self
 
     @property
     def inside(self) -> AbstractToolset[Any]:
@@ -133,14 +138,12 @@ class WithState(AbstractToolset[Any]):
     def remember(self, name: str, journal: Journal) -> None:
         self.name = name
         self.journal = journal
-        self.original = self
-        self.template_of = self
         self.values: list[str] = []
 
     def __copy__(self) -> Self:
         """A run has one copied that has what it works with inside already."""
         template = object.__new__(type(self))
-        vars(template).update(vars(self))
+        vars(template).update(vars(self), template_of=self.template_of or self)
         return template
 
     def copy(self) -> Self:
@@ -149,8 +152,8 @@ class WithState(AbstractToolset[Any]):
 
     def copy_around(self, inside: AbstractToolset[Any]) -> Self:
         copy = type(self)(inside, self.name, self.journal)  # pyright: ignore[reportCallIssue]
-        copy.original = self.original
-        self.journal.note('copy', self.template_of, copy)
+        copy.copy_of = self.original
+        self.journal.note('copy', self.template_of or self, copy)
         return copy
 
     async def __aenter__(self) -> Self:
@@ -410,7 +413,8 @@ def check_exits(  # noqa: C901 (one rule after another)
         assert late or same(outcome, exit_faults[-1][1]), f'the caller got {outcome!r} and not {exit_faults[-1][1]!r}'
         contexts = contexts_of(outcome) if contexts is None else contexts
         # Not one that is made anew on its way, or whose context is. Without an exception of the run, an exit stack keeps no contexts.
-        lost = primary is None or plan.method in ('run_stream', 'run_stream_events')
+        anew = any(isinstance(error, CANCELLED) for _, error in exit_faults)
+        lost = primary is None or anew or plan.method in ('run_stream', 'run_stream_events')
         for error in [] if lost else [primary, *(error for _, error in exit_faults)]:
             if isinstance(error, Boom) and isinstance(outcome, Boom):
                 assert error in contexts, f'{error!r} is not in the context of {outcome!r}'
