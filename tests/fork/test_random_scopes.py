@@ -10,7 +10,7 @@ import os
 import random
 from collections import defaultdict
 from collections.abc import AsyncGenerator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
@@ -95,7 +95,7 @@ class World:
     async def stream(self, user: str, chat: Any) -> AsyncGenerator[None, None]:
         RUN.set(user)
         with suppress(Boom):
-            async with stream_events(self.agent(), 'go', toolsets=[chat]) as events:
+            async with stream_events(self.agent(), 'go', toolsets=[chat]) as events, aclosing(events):
                 async for _ in events:
                     yield
                     RUN.set(user)
