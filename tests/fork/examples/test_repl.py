@@ -105,7 +105,9 @@ async def test_run_in_a_scope_is_told_that_the_cancelled_one_before_lost_the_var
     async with ToolsetScope(repl) as scope:
         await outputs(agent, run('x = 42'), scope=scope)
         async with cancelled_when_there(tmp_path / 'here'):
-            await outputs(agent, run(f'import time; open({str(tmp_path / "here")!r}, "w"); time.sleep(600)'), scope=scope)
+            await outputs(
+                agent, run(f'import time; open({str(tmp_path / "here")!r}, "w"); time.sleep(600)'), scope=scope
+            )
 
         message = '[The call was cancelled, and the process killed. All variables are gone.]'
         assert await outputs(agent, run('"x" in globals()'), scope=scope) == [f'{message}\nFalse']
