@@ -356,7 +356,7 @@ def added(base: Api, fork: Api) -> list[tuple[str, list[str]]]:
 
     Of a class that the base has, it is the class, with the names of the members that are new.
     """
-    new = {name for name in fork.paths.keys() - base.paths.keys() if fork.objects[name].has_docstring}
+    new = {name for name in fork.paths.keys() - base.paths.keys() if _is_documented(fork.objects[name])}
     members: defaultdict[str, list[str]] = defaultdict(list)
     for name in new:
         parent, _, member = name.rpartition('.')
@@ -365,6 +365,11 @@ def added(base: Api, fork: Api) -> list[tuple[str, list[str]]]:
     whole = {name for name in new if name.rpartition('.')[0] not in new and name.rpartition('.')[0] not in members}
     found = [(_preferred(fork.paths[name]), _as_written(fork, name, members[name])) for name in whole | members.keys()]
     return sorted(found, key=_rank)
+
+
+def _is_documented(found: griffe.Object) -> bool:
+    """Whether an object has an entry of its own. What a module defines has one each, by the names that people import."""
+    return found.has_docstring and not found.is_module
 
 
 def _as_written(api: Api, owner: str, members: list[str]) -> list[str]:

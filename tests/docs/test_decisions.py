@@ -29,12 +29,14 @@ LIFECYCLE = [
     "Warn when a toolset's copy shares mutable state",
     'Let toolsets say what sub-agents get in their place',
     'Refuse a borrowed toolset that its owner has exited',
+    'Call a borrowed session in the event loop that it was entered in',
     'Add `RunContext.for_sub_agent()` to hand toolsets over to a sub-agent',
     'Add `shared()` to toolsets to overrule what sub-agents get',
     'Give access to the instance that an agent run works with',
     'Keep stateful toolsets across runs in a `ToolsetScope`',
     'Keep toolset scopes by key in a `ToolsetScopePool`',
     'Export the state of a `ToolsetScope`, and open one with it',
+    'Prepare to describe what agent runs work with in place of toolsets',
     'Add `describe_lifecycle()` to show what agent runs share',
 ]
 """The patches that are about where the state of toolsets lives, and not about a bug of one base, a handler or speed."""
