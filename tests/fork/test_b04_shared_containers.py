@@ -300,7 +300,7 @@ class FreshDictOfTools(ByCopyModule):
         copy = super().copy()
         for name, value in vars(copy).items():
             if isinstance(value, (dict, list)):
-                setattr(copy, name, type(value)(value))
+                setattr(copy, name, type(value)(value))  # pyright: ignore[reportUnknownArgumentType]
         return copy
 
 
@@ -328,10 +328,10 @@ class OfContainer(Closures):
 
     def __init__(self) -> None:
         FunctionToolset.__init__(self)
-        kept = self.kept = []  # pyright: ignore[reportUnknownVariableType]
+        kept = self.kept = []
 
         def keep(value: str) -> list[str]:
-            kept.append(value)  # pyright: ignore[reportUnknownMemberType]
+            kept.append(value)
             return self.kept
 
         self.add_function(keep)
@@ -347,7 +347,8 @@ BELONG: dict[str, type[Any]] = {
 
 @pytest.mark.parametrize('cls', BELONG.values(), ids=BELONG)
 async def test_b04_tool_that_belongs_to_the_original_gives_a_warning_that_names_it(cls: type[Any]):
-    (message,) = await warnings_of(type('Leaks', (cls,), {})())
+    leaks: Any = type('Leaks', (cls,), {})
+    (message,) = await warnings_of(leaks())
     assert '`keep`' in message
     assert '`same_value`' not in message
     assert 'Leaks' in message

@@ -12,7 +12,7 @@ import pytest
 from pydantic_ai import AbstractToolset, FunctionToolset, RunContext, UserError
 from pydantic_ai.toolsets import CombinedToolset
 
-from .delegation import Answer, Notes, called, calling, calls, delegating, entries_and_exits, fresh, happened
+from .delegation import Answer, Notes, Options, called, calling, calls, delegating, entries_and_exits, fresh, happened
 from .toolsets import Journal, run_as
 from .trees import Audit
 
@@ -133,7 +133,7 @@ async def test_b17_four_runs_deep_what_is_handed_on_has_one_owner(answer: Callab
     journal = Journal()
     notes = Notes('t', journal, answer=answer())
 
-    def options(level: int) -> Any:
+    def options(level: int) -> Options:
         if all_of_them:
             # All but the tool that delegates, which the next one has too
             return lambda ctx: {'toolsets': ctx.for_sub_agent()[:1] if level == 0 else ctx.for_sub_agent()[1:]}
@@ -188,7 +188,9 @@ async def test_b17_answer_that_a_sibling_works_with_is_refused(answer: Answer, h
     second = calling(['t'], toolsets=given, name='second')
 
     async def both(ctx: RunContext[Any], value: str) -> None:
-        options = lambda: {'toolsets': ctx.for_sub_agent(notes)} if handed else {}
+        def options() -> dict[str, Any]:
+            return {'toolsets': ctx.for_sub_agent(notes)} if handed else {}
+
         task = asyncio.ensure_future(run_as('first', first, **options()))
         await asyncio.wait([task, waiting := asyncio.ensure_future(inside.wait())], return_when='FIRST_COMPLETED')
         waiting.cancel()
@@ -259,12 +261,12 @@ async def test_b17_answer_for_an_original_in_two_places_is_entered_once(handed: 
     notes = Notes('t', journal, answer=answer)
     places = [notes.prefixed('a'), notes.prefixed('b')]
     child = calling(['a_new', 'b_new'], ['a_t', 'b_t'], toolsets=places if handed == 'nothing' else [])
-    options = {
+    options: dict[str, Options] = {
         'nothing': lambda ctx: {},
         'all': lambda ctx: {'toolsets': ctx.for_sub_agent()[:2]},
         'both': lambda ctx: {'toolsets': ctx.for_sub_agent(*places)},
-    }[handed]
-    delegate = delegating(child, options=options)
+    }
+    delegate = delegating(child, options=options[handed])
     await run_as('parent', calling(['a_t'], ['delegate'], ['b_t'], toolsets=[*places, delegate], name='parent'))
     check_owners(journal)
     live = called(journal, 'parent')

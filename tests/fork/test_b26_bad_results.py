@@ -149,7 +149,7 @@ async def test_b26_nothing_starts_that_was_approved_after_a_cancellation(method:
 
     agent = Agent(calling(['delete']), toolsets=[toolset], output_type=OUTPUTS)
     handler = async_handler if is_async else sync_handler
-    task = asyncio.create_task(METHODS[method](agent, deferred_tool_handler=handler))
+    task = asyncio.ensure_future(METHODS[method](agent, deferred_tool_handler=handler))
     await asyncio.to_thread(asked.wait)
     task.cancel()
     for _ in range(10):

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent, FunctionToolset, RunContext, UserError
 from pydantic_ai.agent import WrapperAgent
-from pydantic_ai.toolsets import CombinedToolset, ToolsetScope
+from pydantic_ai.toolsets import CombinedToolset, FilteredToolset, ToolsetScope
 
 from .delegation import Notes, called, calling, delegating, entries_and_exits, forked, fresh, never
 from .line import WRAPPERS, once_per_run
@@ -34,7 +34,7 @@ async def test_b33_all_runs_that_are_given_the_scope_have_one_copy(method: str):
         for agent in agents:
             await run_as('run', agent, method, toolsets=[chat])
             await asyncio.ensure_future(run_as('task', agent, method, toolsets=[chat]))
-            await run_as('wrapped', WrapperAgent[Any, Any](agent), method, toolsets=[chat])
+            await run_as('wrapped', WrapperAgent[Any, Any](agent), method, toolsets=[chat])  # pyright: ignore[reportArgumentType]
     (copy,) = {event.toolset for event in journal.of('call') if event.toolset.name == 't'}
     assert copy.values == ['run', 'run', 'task', 'task', 'wrapped', 'wrapped'] * 2
     assert (session.values, journal.names('copy')) == ([], ['t'])
@@ -62,7 +62,7 @@ async def test_b33_runs_that_were_not_given_it_know_nothing_of_it(method: str):
     session = Session('t', journal)
     agent = calling(['t'], toolsets=[session])
 
-    async def chunks() -> Any:
+    async def chunks() -> AsyncIterator[Any]:
         async with ToolsetScope(session) as inner:
             yield await run_as('given', agent, method, toolsets=[inner])
             yield await run_as('in generator', agent, method)
@@ -317,10 +317,11 @@ async def test_b10_what_a_wrapper_reads_from_its_inside_is_there_in_a_scope():
     notes = Reads('t', journal)
     audit_seen: list[Any] = []
 
-    class Audits(WRAPPERS['FilteredToolset'](notes).__class__):  # pyright: ignore[reportUntypedBaseClass,reportGeneralTypeIssues]
+    class Audits(FilteredToolset[Any]):
         async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
             result = await super().call_tool(*args, **kwargs)
-            audit_seen.append((list(self.wrapped.values), self.wrapped.original))
+            inside: Any = self.wrapped
+            audit_seen.append((list(inside.values), inside.original))
             return result
 
     agent = calling(['t'], toolsets=[Audits(notes, lambda ctx, tool_def: True)])

@@ -95,7 +95,7 @@ class World:
     async def stream(self, user: str, chat: Any) -> AsyncGenerator[None, None]:
         RUN.set(user)
         with suppress(Boom):
-            async with stream_events(self.agent(), 'go', toolsets=[chat]) as events, aclosing(events):
+            async with stream_events(self.agent(), 'go', toolsets=[chat]) as events, aclosing(events):  # pyright: ignore[reportArgumentType]
                 async for _ in events:
                     yield
                     RUN.set(user)

@@ -50,7 +50,7 @@ class Keeping(FunctionToolset[Any]):
         self.entered = False
 
     def copy(self) -> Self:
-        return type(self)()
+        return type(self)()  # pyright: ignore[reportCallIssue]
 
     async def __aenter__(self) -> Self:
         self.entered = True
@@ -80,7 +80,7 @@ class Desk(Keeping):
     async def restore_state(self, state: Any) -> None:
         self.variables, self.tasks = dict(state['variables']), list(state['tasks'])
 
-    async def get_instructions(self, ctx: RunContext[Any]) -> str:
+    async def get_instructions(self, ctx: RunContext[Any]) -> Any:
         return f'tasks: {len(self.tasks)}'
 
     async def execute(self, code: str) -> dict[str, int]:
@@ -221,25 +221,29 @@ async def work_for_temporal(way: str, address: str) -> None:
 async def work_for_dbos(way: str, address: str) -> None:
     """Begin a workflow, or recover it, and print what it returns."""
     from dbos import DBOS, SetWorkflowID
-    from pydantic_ai.durable_exec.dbos import DBOSAgent, DBOSDurability
+    from pydantic_ai.durable_exec import dbos
 
     config: Any = {'name': 'fork', 'application_version': '1', 'executor_id': 'worker', 'log_level': 'ERROR'}
-    DBOS(config={**config, 'system_database_url': address})
+    config['system_database_url'] = address
+    DBOS(config=config)
+    workflow: Any
     if way == 'wrapper':
-        run: Any = DBOSAgent(make_agent()).dbos_wrapped_run_workflow
+        workflow = dbos.DBOSAgent(make_agent()).dbos_wrapped_run_workflow
     else:
-        agent = make_agent(capabilities=[DBOSDurability()])
+        agent = make_agent(capabilities=[cast(Any, dbos).DBOSDurability()])
 
         @DBOS.workflow()
         async def run(prompt: str, *, deps: None) -> Any:
             return await agent.run(prompt)
+
+        workflow = run
 
     DBOS.launch()
     if await DBOS.list_workflows_async(workflow_id_prefix=ID):
         handle: Any = await DBOS.retrieve_workflow_async(ID)
     else:
         with SetWorkflowID(ID):
-            handle = await DBOS.start_workflow_async(run, 'Go', deps=None)
+            handle = await DBOS.start_workflow_async(workflow, 'Go', deps=None)
     print((await handle.get_result()).output, flush=True)
     DBOS.destroy()
 
@@ -248,9 +252,13 @@ async def work_for_prefect(way: str, name: str) -> None:
     """Begin a flow, or go on with it, and print what it returns."""
     from prefect import flow, get_client
     from prefect.flow_engine import run_flow_async
-    from pydantic_ai.durable_exec.prefect import PrefectAgent, PrefectDurability
+    from pydantic_ai.durable_exec import prefect
 
-    agent: Any = PrefectAgent(make_agent()) if way == 'wrapper' else make_agent(capabilities=[PrefectDurability()])
+    agent: Any
+    if way == 'wrapper':
+        agent = prefect.PrefectAgent(make_agent())
+    else:
+        agent = make_agent(capabilities=[cast(Any, prefect).PrefectDurability()])
 
     @flow(flow_run_name=name)
     async def desk() -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from durable_worker import make_agent, make_agent_for_approval
     from pydantic_ai import DeferredToolRequests, DeferredToolResults
-    from pydantic_ai.durable_exec.temporal import AgentPlugin, PydanticAIPlugin, TemporalAgent, TemporalDurability
+    from pydantic_ai.durable_exec import temporal
+    from pydantic_ai.durable_exec.temporal import AgentPlugin, PydanticAIPlugin, TemporalAgent
+
+TemporalDurability = cast(Any, temporal).TemporalDurability
 
 _CONFIG: Any = {
     'start_to_close_timeout': timedelta(seconds=60),

@@ -8,15 +8,18 @@ from __future__ import annotations
 import asyncio
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from pydantic_ai import Agent, FunctionToolset, RunContext
-    from pydantic_ai.durable_exec.temporal import AgentPlugin, PydanticAIPlugin, TemporalAgent, TemporalDurability
+    from pydantic_ai.durable_exec import temporal
+    from pydantic_ai.durable_exec.temporal import AgentPlugin, PydanticAIPlugin, TemporalAgent
     from pydantic_ai.models.test import TestModel
     from pydantic_ai.toolsets import DynamicToolset
+
+TemporalDurability = cast(Any, temporal).TemporalDurability
 
 HISTORIES = Path(__file__).with_name('histories')
 
@@ -36,12 +39,12 @@ def _toolsets() -> list[Any]:
 
     return [
         FunctionToolset([double, shout], id='functions').prefixed('x'),
-        DynamicToolset(build, id='dynamic'),
+        cast(Any, DynamicToolset)(build, id='dynamic'),
     ]
 
 
 wrapper = TemporalAgent(Agent(TestModel(), name='plain', toolsets=_toolsets()))
-capability = Agent(TestModel(), name='plain', toolsets=_toolsets(), capabilities=[TemporalDurability()])
+capability = cast(Any, Agent)(TestModel(), name='plain', toolsets=_toolsets(), capabilities=[TemporalDurability()])
 
 
 @workflow.defn
@@ -75,7 +78,7 @@ async def record() -> None:
     from temporalio.testing import WorkflowEnvironment
     from temporalio.worker import Worker
 
-    environment = await WorkflowEnvironment.start_local(
+    environment = await cast(Any, WorkflowEnvironment).start_local(
         dev_server_existing_path=shutil.which('temporal'), plugins=[PydanticAIPlugin()]
     )
     async with environment:

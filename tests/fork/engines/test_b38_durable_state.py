@@ -9,7 +9,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from prefect.settings import PREFECT_API_URL
@@ -31,7 +31,7 @@ async def temporal() -> AsyncIterator[Any]:
     from pydantic_ai.durable_exec.temporal import PydanticAIPlugin
     from temporalio.testing import WorkflowEnvironment
 
-    environment = await WorkflowEnvironment.start_local(
+    environment = await cast(Any, WorkflowEnvironment).start_local(
         dev_server_existing_path=server(), dev_server_log_level='error', plugins=[PydanticAIPlugin()]
     )
     async with environment:

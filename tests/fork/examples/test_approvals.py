@@ -143,7 +143,7 @@ async def test_arguments_are_shown_as_they_are() -> None:
     # What turns text around, or can't be seen, is escaped.
     args = {'path': 'a\u202etxt.exe', 'to': 'Zoë\u200b', 'literal': '\\u202e'}
     model = scripts({'go': [call('pay', **args)]})
-    agent = Agent[None, str](model, name='cashier')
+    agent = Agent[Any, str](model, name='cashier')
 
     @agent.tool_plain(requires_approval=True)
     async def pay(path: str, to: str, literal: str) -> str:
@@ -154,7 +154,7 @@ async def test_arguments_are_shown_as_they_are() -> None:
             if kind == 'question':
                 assert data['args'] == (r'{"path": "a\u202etxt.exe", "to": "Zoë\u200b", "literal": "\\u202e"}')
                 await page.post('/answers', json={'id': data['id'], 'approved': True})
-        assert (kind, data) == ('end', {'error': None})
+        assert (kind, data) == ('end', {'error': None})  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
 def test_arguments_that_json_has_no_word_for_are_shown() -> None:
