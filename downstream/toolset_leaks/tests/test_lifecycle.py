@@ -11,7 +11,7 @@ from pydantic_ai import toolsets as module
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 
-from toolset_leaks import find_leaks
+from toolset_leaks import Watch, find_leaks
 
 from .conftest import Notes
 
@@ -95,6 +95,20 @@ def test_describe_lifecycle_and_find_leaks_agree(make: Any, leaks: list[str]):
     assert leaks_of(toolset) == leaks
     assert bool(description.problems) == bool(leaks)
     assert all(leak.partition('.')[2] in str(description.problems) for leak in leaks)
+
+
+@on_fork
+@pytest.mark.anyio
+async def test_what_a_scope_keeps_from_run_to_run_is_no_leak():
+    notes = Copied()
+    agent = Agent(TestModel(), toolsets=[notes])
+    with Watch() as watch:
+        async with module.ToolsetScope(notes) as scope:
+            for prompt in ('alpha', 'beta'):
+                await agent.run(prompt, toolsets=[scope])
+            assert len(scope.instance_of(notes).kept) == 2
+
+    assert not watch.report.leaks
 
 
 @on_fork

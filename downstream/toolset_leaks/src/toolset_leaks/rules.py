@@ -75,10 +75,8 @@ tasks, threads, connections of `sqlite3`, loggers, modules, weak references, com
 FRAMEWORK_RESOURCES = ('pydantic_ai.mcp', 'pydantic_ai.toolsets.fastmcp')
 """Modules of sessions: their toolsets, with subclasses, count how often they were entered, and cache what a server said."""
 
-FRAMEWORK_SCHEMAS = frozenset(
-    {'ToolDefinition', 'ToolsetTool', 'FunctionToolsetTool', 'FunctionSchema', 'SharedToolset'}
-)
-"""Classes of the framework that describe tools, and what `toolset.shared()` returns, which says that runs share it."""
+FRAMEWORK_SCHEMAS = frozenset({'ToolDefinition', 'ToolsetTool', 'FunctionToolsetTool', 'FunctionSchema', 'StandIn'})
+"""Classes of the framework that describe tools, and what stands for toolsets that runs share on purpose, by `shared()` or a scope."""
 
 TOOL_ATTRIBUTES = frozenset({'function', 'prepare', 'args_validator'})
 """What is looked at in a `pydantic_ai.Tool`; the rest of it describes the function."""
