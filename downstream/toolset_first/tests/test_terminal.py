@@ -223,9 +223,10 @@ def test_interrupt_at_an_approval_is_one_line_and_toolsets_are_exited(folder: Pa
     assert (status, out, rest) == (130, 'exited with CancelledError\n', '\ninterrupted\n')
 
 
-def test_interrupt_at_the_prompt_of_a_chat_is_one_line(folder: Path) -> None:
+def test_interrupt_at_the_prompt_of_a_chat_is_one_line_and_toolsets_are_exited(folder: Path) -> None:
+    # A chat keeps its toolsets open, so there's something to exit before the first turn as well.
     status, out, rest = interrupted(folder, '--chat', at='> ')
-    assert (status, out, rest) == (130, '', '\ninterrupted\n')
+    assert (status, out, rest) == (130, 'exited with CancelledError\n', '\ninterrupted\n')
 
 
 def test_interrupt_while_a_model_answers_is_one_line(write: Write) -> None:
