@@ -91,6 +91,12 @@ async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelRespons
     return ModelResponse(parts=[ToolCallPart('remember', {'value': prompt.content})])
 
 
+async def steps(number: int) -> None:
+    """Let the event loop go on for so many steps, which is the same on any machine."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
 async def serve(number: int, counts: Counts, progress: Callable[[int, int], None]) -> int:
     """Have so many chats of three messages each, and return how many messages failed or were cancelled."""
     session = Session(counts)
@@ -108,14 +114,14 @@ async def serve(number: int, counts: Counts, progress: Callable[[int, int], None
             end = choose.choices(['done', 'fail', 'cancel'], [8, 1, 1])[0]
             task = asyncio.create_task(message(RUN.get(), f'{RUN.get()}/{turn}-{end}'))
             if end == 'cancel':
-                for _ in range(choose.randrange(40)):
-                    await asyncio.sleep(0)
+                await steps(choose.randrange(40))
                 task.cancel()
             try:
                 await task
             except (Boom, *CANCELLED):
                 ends[end] += 1
-            await asyncio.sleep(choose.choice([0, 0.002, 0.01]))
+            # Most chats wait at any time, so that the pool isn't full of those in use
+            await steps(choose.choice([0, 100, 1_000]))
 
     async def worker() -> None:
         for index in waiting:
