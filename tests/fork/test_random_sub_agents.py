@@ -222,9 +222,10 @@ def insides(toolset: Any) -> Iterator[Any]:
     """Find what's inside of a wrapper with state of its own, past what may stand between."""
     while isinstance(toolset, WithState):
         toolset = toolset.inside
-        while not hasattr(toolset, 'journal') and hasattr(toolset, 'wrapped'):
+        # A stand-in has the attributes of what it stands for
+        while 'journal' not in vars(toolset) and hasattr(toolset, 'wrapped'):
             toolset = toolset.wrapped
-        yield toolset
+        yield getattr(toolset, 'template_of', None) or toolset
 
 
 def snapshot(live: Any, ctx: RunContext[Any]) -> Any:
@@ -576,6 +577,8 @@ class Works:
     instances: dict[Wired, list[Any]] = field(default_factory=lambda: defaultdict[Wired, list[Any]](list))
     """In place of each toolset that was wired. There are several only where the contract leaves open which counts, and none where
     it's only what is inside that counts."""
+    known: set[Wired] = field(default_factory=set[Wired])
+    """Those that runs inside of it find its instance of. What a wrapper has put inside of its answer is none (B19)."""
     owned: list[Any] = field(default_factory=list[Any])
     borrowed: list[Any] = field(default_factory=list[Any])
     copied: list[Any] = field(default_factory=list[Any])
@@ -613,7 +616,7 @@ class Contract:
 
     def nearest(self, run: str, wired: Wired) -> str | None:
         """Return the nearest enclosing run that has a toolset live."""
-        return next((above for above in enclosing(run) if wired in self.works[above].instances), None)
+        return next((above for above in enclosing(run) if wired in self.works[above].known), None)
 
     def is_reentered(self, run: str) -> bool:
         return any(self.world.agent_of(above) == self.world.agent_of(run) for above in enclosing(run))
@@ -635,6 +638,7 @@ class Contract:
             made = [happened.toolset for happened in self.of(run, 'made') if happened.got[0] is wired]
             if not self.of(run, 'fault'):  # in one of the places where it stands, which another one doesn't wait for
                 self.expect_one(run, made, 'a factory was called')
+            self.works[run].known.add(wired)
             self.add(run, wired, made, self.works[run].owned)
         elif above is None or self.is_reentered(run):
             self.own(run, wired)
@@ -646,6 +650,7 @@ class Contract:
     def own(self, run: str, wired: Wired) -> None:
         """Say that a run has its own (B6), also of what is inside."""
         works, instances = self.works[run], [wired.toolset]
+        works.known.add(wired)
         if wired.toolset.stateful:
             works.copied.append(wired.toolset)
             copies = [happened.got[0] for happened in self.of(run, 'copy') if happened.toolset is wired.toolset]
@@ -658,9 +663,11 @@ class Contract:
         for inner in wired.inner:
             self.work_with(run, inner)
 
-    def ask(self, run: str, above: str, wired: Wired, how: str) -> None:
+    def ask(self, run: str, above: str, wired: Wired, how: str, *, inside: bool = False) -> None:
         """Say that a run gets what the live instance answers (B15), and so do those inside of it (B19)."""
         works = self.works[run]
+        if not inside:
+            works.known.add(wired)
         if wired.is_server:
             # Whether it's live depends on whether it's a part of something that is: it's shared by all runs anyway.
             self.add(run, wired, [wired.toolset], [])
@@ -681,13 +688,14 @@ class Contract:
         else:
             self.add(run, wired, [], [])
         for inner in wired.inner:
-            self.ask(run, above, inner, how)
+            self.ask(run, above, inner, how, inside=inside or wired.kind == 'original')
 
     def share(self, run: str, wired: Wired) -> None:
         """Say that a run gets the live instance, or else the original itself (B18)."""
         # A wrapper without state of its own is none that a run works with: it's what is inside that counts
         above = None if wired.kind == 'plain' else self.nearest(run, wired)
         if above is not None or wired.kind == 'original':
+            self.works[run].known.update([wired] if above else wired.walk())
             for each in wired.walk():
                 if above is None:
                     self.add(run, each, [each.toolset] if each.kind == 'original' else [], self.works[run].owned)

@@ -129,7 +129,7 @@ class WithState(AbstractToolset[Any]):
 
     @property
     def original(self) -> Any:
-        return self.copy_of or self
+        return self.copy_of or self.template_of or self
 
     @property
     def inside(self) -> AbstractToolset[Any]:
@@ -412,12 +412,12 @@ def check_exits(  # noqa: C901 (one rule after another)
     if exit_faults:
         assert late or same(outcome, exit_faults[-1][1]), f'the caller got {outcome!r} and not {exit_faults[-1][1]!r}'
         contexts = contexts_of(outcome) if contexts is None else contexts
-        # Not one that is made anew on its way, or whose context is. Without an exception of the run, an exit stack keeps no contexts.
+        # Not one that is made anew on its way, or whose context is. Those of other exits may be lost: Python sets the context
+        # again when an exception leaves a coroutine that was resumed with one.
         anew = any(isinstance(error, CANCELLED) for _, error in exit_faults)
-        lost = primary is None or anew or plan.method in ('run_stream', 'run_stream_events')
-        for error in [] if lost else [primary, *(error for _, error in exit_faults)]:
-            if isinstance(error, Boom) and isinstance(outcome, Boom):
-                assert error in contexts, f'{error!r} is not in the context of {outcome!r}'
+        lost = anew or plan.method in ('run_stream', 'run_stream_events')
+        if isinstance(primary, Boom) and isinstance(outcome, Boom) and not lost:
+            assert primary in contexts, f'{primary!r} is not in the context of {outcome!r}'
     elif primary is None:
         assert outcome is None or (isinstance(outcome, CANCELLED) and cancelled(len(events))), (
             f'the caller got {outcome!r}, though the run had succeeded'
