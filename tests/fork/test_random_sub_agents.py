@@ -502,9 +502,11 @@ class World(Faulty):
             await run_to_the_end(self.agents[self.agent_of(run)], self.plans[run], self, options)
         except BaseException as error:
             self.outcomes[run], self.contexts[run] = error, contexts_of(error)
-            if isinstance(error, UserError) and not self.is_noted(error):
-                self.note('refused', None, error)
-                self.note('fault', None, 'start', error)
+            # Where an answer stands in two places, both may be refused, and 2.x gathers them
+            for each in getattr(error, 'exceptions', [error]):
+                if isinstance(each, UserError) and not self.is_noted(each):
+                    self.note('refused', None, each)
+                    self.note('fault', None, 'start', each)
             raise
         finally:
             RUN.reset(token)

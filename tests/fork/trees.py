@@ -362,7 +362,7 @@ def check_exits(  # noqa: C901 (one rule after another)
         if isinstance(error, CANCELLED):
             return cancelled(end)
         if exceptions := getattr(error, 'exceptions', ()):  # of toolsets that failed beside each other
-            return all(is_cause(each, end) for each in exceptions)
+            return error in faults(0, end) or all(is_cause(each, end) for each in exceptions)
         return error in faults(0, end) or (isinstance(error, UsageLimitExceeded) and plan.request_limit is not None)
 
     late = isinstance(outcome, asyncio.CancelledError) and any(
