@@ -55,6 +55,15 @@ async def test_b09_agent_with_stateful_toolset_does_not_enter_it():
     await check(Agent(scripted(), toolsets=[Session('session', journal)]), journal)
 
 
+async def test_b09_agent_with_a_combination_in_two_places_exits_it_as_often_as_it_enters_it():
+    journal = Journal()
+    both = CombinedToolset([Server('a', journal)])
+    async with Agent(scripted(), toolsets=[both, Server('b', journal), both.prefixed('x')]):
+        entered = journal.names('enter')
+    assert sorted(journal.names('exit')) == sorted(entered)
+    assert {*entered} == {'a', 'b'}
+
+
 @wrappers
 async def test_b09_agent_with_wrapped_stateful_toolset_does_not_enter_it(
     wrap: Callable[[AbstractToolset[Any]], AbstractToolset[Any]],

@@ -239,12 +239,15 @@ async def test_b19_tree_is_the_sub_agents_and_exits_with_its_exception():
 @pytest.mark.parametrize('per_step', [True, False])
 @answers
 @pytest.mark.parametrize('how', ['handed over', 'all handed over', 'shared', 'inside of a wrapper with state'])
-async def test_b19_dynamic_toolset_passes_it_on_to_what_it_has_made(how: str, answer: Any, per_step: bool):
+@kinds
+async def test_b19_dynamic_toolset_passes_it_on_to_what_it_has_made(
+    kind: type[Notes], how: str, answer: Any, per_step: bool
+):
     """The borrower neither makes another one nor ends its step."""
     made: list[Any] = []
 
     def make(ctx: RunContext[Any]) -> AbstractToolset[Any]:
-        made.append(Notes('t', journal, answer=answer))
+        made.append(kind('t', journal, answer=answer))
         return made[-1]
 
     journal = Journal()

@@ -306,6 +306,9 @@ class World:
             await self.journal.moment('get_tools', None)
             return tool_defs
 
+        if kind == 'straight' and isinstance(inner, Straight):
+            # Where a `for_run()` of the user's calls another one directly, no run can know of it
+            inner = inner.prefixed(f'p{next(self.numbers)}')
         if kind in STATE_CLASSES:
             toolset = STATE_CLASSES[kind](inner, f'w{next(self.numbers)}', self.journal)
             self.register(toolset, factory)
