@@ -286,32 +286,34 @@ def in_background(child: Agent[Any, Any], *steps: Sequence[str], toolsets: Seque
     return CapableAgent(model(*steps, background=True), name='parent', toolsets=toolsets, capabilities=[capability])
 
 
-async def test_b20_sub_agent_in_the_background_ends_before_the_toolsets_of_the_parent_are_exited():
-    """The harness waits for it, so what it has borrowed is live for as long as it uses it."""
+async def test_b16_sub_agent_in_the_background_has_its_own():
+    """The tool call that starts it has returned when it begins, so nothing encloses it. The harness waits for it."""
     journal = Slow(seconds=0.05)
     notes = Notes('t', journal)
     await run_as('parent', in_background(calling('child', ['t']), ['t'], ['>child'], toolsets=[notes]))
-    assert called(journal, 'child') is called(journal, 'parent')
+    assert called(journal, 'child') is not called(journal, 'parent')
     assert [(event.kind, event.run) for event in journal.of('enter', 'call', 'exit')] == [
         ('enter', 'parent'),
         ('call', 'parent'),
+        ('enter', 'child'),
         ('call', 'child'),
+        ('exit', 'child'),
         ('exit', 'parent'),
     ]
+    assert journal.of('ask') == []
 
 
-async def test_b20_sub_agent_in_the_background_is_stopped_before_the_toolsets_of_a_parent_that_fails_are_exited():
+async def test_b16_sub_agent_in_the_background_is_stopped_before_the_toolsets_of_a_parent_that_fails_are_exited():
     journal = Slow(seconds=60)
     error = Boom('failed')
-    own, shared = Notes('own', journal, answer=fresh), Notes('shared', journal)
 
     async def fail(value: str) -> None:
         await journal.in_call.wait()
         raise error
 
-    toolsets = [own, shared, FunctionToolset[Any]([fail])]
-    parent = in_background(calling('child', ['shared']), ['>child'], ['fail'], toolsets=toolsets)
+    toolsets = [Notes('t', journal), FunctionToolset[Any]([fail])]
+    parent = in_background(calling('child', ['t']), ['>child'], ['fail'], toolsets=toolsets)
     with pytest.raises(Boom):
         await run_as('parent', parent)
-    exits = [(event.toolset.name, event.run, event.got[0]) for event in journal.of('exit')]
-    assert exits == [('own', 'child', asyncio.CancelledError), ('shared', 'parent', Boom), ('own', 'parent', Boom)]
+    exits = [(event.run, event.got[0]) for event in journal.of('exit')]
+    assert exits == [('child', asyncio.CancelledError), ('parent', Boom)]
