@@ -93,3 +93,15 @@ async def test_b18_servers_that_a_sub_agent_has_and_is_handed_are_listed_once():
     await run_as('parent', calling(['t'], ['delegate'], ['t'], toolsets=[server, delegate], name='parent'))
     assert server.values == ['parent', 'child', 'parent']
     assert len(journal.of('enter')) == len(journal.of('exit'))
+
+
+@kinds
+async def test_b18_what_is_handed_in_a_wrapper_is_what_a_run_further_down_finds(kind: type[Notes]):
+    journal = Journal()
+    notes = kind('t', journal, answer=fresh)
+    grandchild = calling(['t'], toolsets=[notes])
+    child = calling(['x_t'], ['delegate'], toolsets=[delegating(grandchild, run='grandchild')])
+    options = lambda ctx: {'toolsets': [toolset.prefixed('x') for toolset in ctx.for_sub_agent(notes)]}
+    await run_as('parent', calling(['t'], ['delegate'], toolsets=[notes, delegating(child, options=options)]))
+    assert [event.toolset for event in journal.of('ask')] == [called(journal, 'parent'), called(journal, 'child')]
+    assert called(journal, 'grandchild') is journal.of('ask')[1].got[1]

@@ -39,6 +39,7 @@ from .trees import (
     check_exits,
     contexts_of,
     count_faults,
+    leaves_of,
     model_of,
     run_to_the_end,
 )
@@ -503,7 +504,7 @@ class World(Faulty):
         except BaseException as error:
             self.outcomes[run], self.contexts[run] = error, contexts_of(error)
             # Where an answer stands in two places, both may be refused, and 2.x gathers them
-            for each in getattr(error, 'exceptions', [error]):
+            for each in leaves_of(error):
                 if isinstance(each, UserError) and not self.is_noted(each):
                     self.note('refused', None, each)
                     self.note('fault', None, 'start', each)

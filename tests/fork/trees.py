@@ -282,6 +282,12 @@ def errors_of(events: Sequence[Event]) -> list[BaseException]:
     return [event.got[1] for event in events]
 
 
+def leaves_of(error: BaseException) -> list[BaseException]:
+    """Return an exception, or those that it's a group of."""
+    exceptions: Sequence[BaseException] | None = getattr(error, 'exceptions', None)
+    return [error] if exceptions is None else [leaf for each in exceptions for leaf in leaves_of(each)]
+
+
 def contexts_of(error: BaseException | None) -> list[BaseException]:
     """Return an exception and those in whose context it was raised."""
     found: list[BaseException] = []
@@ -372,10 +378,12 @@ def check_exits(  # noqa: C901 (one rule after another)
 
     only_entered = all(event.kind != 'get_tools' for event in events[:ending])
     # A run that has only entered its toolsets may first exit one that a factory has made, which isn't wired.
+    # What fails may cancel the exit of what goes on beside it, before it ends the run.
     exit_faults = [
         (index, happened.got[1])
         for index, happened in enumerate(events)
         if (index > ending or only_entered) and happened.kind == 'fault' and happened.got[0] == 'exit'
+        if index > ending or not (isinstance(happened.got[1], asyncio.CancelledError) and faults(0, index))
     ]
     for _, error in exit_faults:
         assert isinstance(error, Boom) or cancelled(len(events)), 'an exit was cancelled, and nobody had asked for it'
