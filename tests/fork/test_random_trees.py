@@ -328,8 +328,8 @@ class World:
         def make() -> AbstractToolset[Any] | None:
             assert RUN.get() != AGENT, '`async with agent` called a factory'
             before = returned[RUN.get()]
-            # Where it stands twice, the second place may call it again when the first has failed, until that has cancelled it.
-            failed = any(happened.run == RUN.get() for happened in self.journal.of('fault'))
+            # Where it stands twice, the second place may call it again when the first has failed or was cancelled, until that ends it.
+            failed = any(happened.run == RUN.get() for happened in self.journal.of('fault', 'cancel'))
             if made_by is None and tree.called != 'at each step' and not failed:
                 assert not before, f'a factory was called twice in a run, though it is called {tree.called}'
             result = tree.results[len(before) % len(tree.results)]
