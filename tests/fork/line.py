@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, cast
@@ -237,7 +237,8 @@ async def stream_events(
         async with events as entered:
             yield entered
     else:
-        yield events
+        async with aclosing(events):
+            yield events
 
 
 def content_of_result(event: Any) -> Any:

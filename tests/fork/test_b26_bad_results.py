@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from contextlib import suppress
 from typing import Any
@@ -128,6 +129,8 @@ async def test_b26_a_run_can_be_cancelled_while_the_handler_waits():
 @pytest.mark.parametrize('method', [method for method in METHODS if method != 'run_sync'])
 async def test_b26_nothing_starts_that_was_approved_after_a_cancellation(method: str, is_async: bool):
     """A handler in a thread can't be cancelled, and an async one may catch the cancellation. Either may then approve."""
+    if is_async and method == 'run_stream_events' and sys.version_info < (3, 11):
+        pytest.skip('Python 3.10 does not count cancellations, so nothing knows of one that a handler has caught')
     asked, cancelled = threading.Event(), threading.Event()
     toolset = FunctionToolset[Any]()
     started: list[str] = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -94,6 +95,9 @@ NEEDS_THE_COLLECTOR = {
     ('run_stream_events', 'left'),
 }
 """After what the base keeps what a run worked with in a cycle of its own, on both lines."""
+if sys.version_info < (3, 11):
+    # Its event loop keeps the future of the run that has failed in the frames of what the future has raised
+    NEEDS_THE_COLLECTOR |= {('run_sync', 'tool'), ('run_sync', 'model')}
 
 
 def check_freed(number: int, method: str = '', how: str = '') -> None:
