@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import sys
 from pathlib import Path
 
@@ -21,3 +22,6 @@ async def main(module: str, way: str, path: str) -> None:
 
 if __name__ == '__main__':
     asyncio.run(main(*sys.argv[1:]))
+    # The threads of Temporal's client can crash an interpreter that ends, and the history has been replayed
+    sys.stdout.flush()
+    os._exit(0)
