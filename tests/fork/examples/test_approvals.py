@@ -9,7 +9,7 @@ from typing import Any, cast
 import httpx
 import pytest
 from playwright.async_api import Page, async_playwright
-from pydantic_ai import Agent, DeferredToolRequests, RunContext, ToolCallPart
+from pydantic_ai import Agent, DeferredToolRequests, FunctionToolset, RunContext, ToolCallPart
 
 from examples import approvals
 from examples.approvals import DELEGATE, SCRIPT, WRITE, Desk, Mailbox, serve
@@ -143,12 +143,13 @@ async def test_arguments_are_shown_as_they_are() -> None:
     # What turns text around, or can't be seen, is escaped.
     args = {'path': 'a\u202etxt.exe', 'to': 'Zoë\u200b', 'literal': '\\u202e'}
     model = scripts({'go': [call('pay', **args)]})
-    agent = Agent[Any, str](model, name='cashier')
 
-    @agent.tool_plain(requires_approval=True)
     async def pay(path: str, to: str, literal: str) -> str:
         return 'paid'
 
+    till = FunctionToolset[Any]()
+    till.add_function(pay, requires_approval=True)
+    agent = Agent[Any, str](model, name='cashier', toolsets=[till])
     async with serve(Desk(agent).app) as url, httpx.AsyncClient(base_url=url, timeout=60) as page:
         async for kind, data in events(page, 'go'):
             if kind == 'question':
