@@ -97,7 +97,7 @@ NEEDS_THE_COLLECTOR = {
 """After what the base keeps what a run worked with in a cycle of its own, on both lines."""
 if sys.version_info < (3, 11):
     # Its event loop keeps the future of the run that has failed in the frames of what the future has raised
-    NEEDS_THE_COLLECTOR |= {('run_sync', 'tool'), ('run_sync', 'model')}
+    NEEDS_THE_COLLECTOR.update({('run_sync', 'tool'), ('run_sync', 'model')})
 
 
 def check_freed(number: int, method: str = '', how: str = '') -> None:
