@@ -233,6 +233,27 @@ def test_b39_after_cancellation(make: Any, method: str):
     asyncio.run(main())
 
 
+def test_b39_after_cancellation_while_tools_are_listed():
+    """The collector finds what the exception holds. Python 3.10 keeps for ever what a cancelled task raises that is asked after `gather()`."""
+
+    class Slow(Plain):
+        async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+            reached.set()
+            return await asyncio.Event().wait() and {}
+
+    async def main() -> None:
+        task = asyncio.ensure_future(Agent(scripted(['t']), toolsets=[Slow(), Plain('u')]).run('go'))
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(CANCELLED):
+            await task
+
+    reached = asyncio.Event()
+    asyncio.run(main())
+    gc.collect()
+    check_freed(2)
+
+
 async def _leave_iter(agent: Any) -> None:
     async with agent.iter('go') as agent_run:
         number = 0
