@@ -133,6 +133,13 @@ async def test_b03_copy_bad_inside_others_ends_the_run_before_anything_is_entere
     assert 'faulty' in error.message
 
 
+async def test_b03_copy_bad_is_one_error_however_many_places_it_stands_in():
+    journal = Journal()
+    faulty = ReturnsItself('faulty', journal)
+    places = [faulty.prefixed('a'), CombinedToolset([faulty.prefixed('b'), faulty.prefixed('c')])]
+    await check(CombinedToolset([*places, ReturnsNone('another', journal)]), journal)
+
+
 @dataclass
 class Forgetful(WrapperToolset[Any]):
     stateful: bool = True

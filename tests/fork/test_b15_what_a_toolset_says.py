@@ -223,9 +223,10 @@ async def test_b15_coroutine_as_an_answer_is_refused_and_leaves_no_warning():
 
     journal = Journal()
     wrong = Wrong('t', journal)
-    with pytest.raises(UserError, match='coroutine') as caught:
-        await run_as('parent', parent_of(calling(['t'], toolsets=[wrong]), wrong))
-    assert wrong.label in str(caught.value)
+    for toolsets in [wrong], [wrong.prefixed('a'), wrong.prefixed('b')]:
+        with pytest.raises(UserError, match='coroutine') as caught:
+            await run_as('parent', parent_of(calling(['t'], toolsets=toolsets), wrong))
+        assert wrong.label in str(caught.value)
 
 
 @kinds
