@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from pydantic_ai import FunctionToolset, RunContext, UserError
-from pydantic_ai.toolsets import CombinedToolset
+from pydantic_ai.toolsets import CombinedToolset, WrapperToolset
 
 from .delegation import Notes, calling, delegating, fresh
 from .line import once_per_run
@@ -76,6 +76,24 @@ async def test_b32_what_the_run_was_not_given_is_refused_with_the_name_of_the_ag
             result.instance_of(toolset)
         assert "'boss'" in str(caught.value)
         assert toolset.label in str(caught.value)
+
+
+async def test_b32_original_that_a_wrapper_answers_around_is_not_handed_out():
+    class Replacing(WrapperToolset[Any]):
+        def for_sub_agent(self, ctx: RunContext[Any]) -> Any:
+            return Server('instead', journal)
+
+    journal = Journal()
+    session = Session('t', journal)
+    replacing = Replacing(session)
+
+    def look(ctx: RunContext[Any], value: str) -> None:
+        with pytest.raises(UserError, match="'child'"):
+            ctx.instance_of(session)
+
+    child = calling(['look'], toolsets=[replacing], tools=[look], name='child')
+    result = await calling(['delegate'], toolsets=[replacing, delegating(child)]).run('go')
+    assert result.instance_of(session) is not session
 
 
 async def test_b32_original_of_an_override_is_known_too():
