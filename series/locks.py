@@ -52,6 +52,28 @@ def bounds_file(line: Line) -> Path:
     return line.folder / 'locks' / 'bounds.in'
 
 
+def for_other_tests(locked: Sequence[str], own: str, others: str) -> list[str]:
+    """Return what a lock lists, with the development dependencies of other tests in place of the line's own.
+
+    Plugins of pytest that do the same in both don't go together. What is in the lock stays in its version; what isn't comes in the newest that fits.
+
+    Args:
+        locked: The requirements of the lock.
+        own: The `pyproject.toml` that it was made from.
+        others: That of the tests.
+    """
+    ours, theirs = _development(own), _development(others)
+    names = {text: canonicalize_name(Requirement(text).name) for text in locked}
+    kept = [text for text in locked if names[text] in theirs or names[text] not in ours]
+    return [*kept, *(theirs[name] for name in sorted(theirs.keys() - names.values()))]
+
+
+def _development(settings: str) -> dict[str, str]:
+    """Return what the group `dev` of a `pyproject.toml` requires from the index, by name."""
+    listed = map(Requirement, _group(tomli.loads(settings).get('dependency-groups', {}), 'dev'))
+    return {canonicalize_name(requirement.name): str(requirement) for requirement in listed if requirement.url is None}
+
+
 def write_locks(line: Line, report: Report) -> list[Path]:
     """Lock what upstream's tests of a line need, for each install and resolution, and return the files.
 

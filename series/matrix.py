@@ -26,7 +26,7 @@ from series.folders import write
 from series.git import Git
 from series.hatch import HatchEnvironment, HatchProject
 from series.line import Line
-from series.locks import INSTALLS, RESOLUTIONS, lock_file
+from series.locks import INSTALLS, RESOLUTIONS, for_other_tests, lock_file
 from series.matrix_process import Pytest
 from series.matrix_results import Results
 from series.merge import apply_one
@@ -194,7 +194,7 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
     with _alone(folder):
         upstream = _tests_of(tests.of, folder / 'trees' / 'tests', report) if tests.of else tests.clone
         trees = {side: _tree(line, side, upstream, folder / 'trees' / side, report) for side in SIDES}
-        make = prepare or _Hatch(line, folder, cells, report)
+        make = prepare or _Hatch(line, folder, cells, upstream, report)
         with _postgres(report) as url:
             runner = _Runner(folder, trees, tests, make, url, report)
             results = [runner.run(cell) for cell in cells]
@@ -300,7 +300,7 @@ def _put(upstream: Path, git: Git) -> None:
 class _Hatch:
     """Makes environments with hatch: all that a lock lists, and the wheel of base or fork."""
 
-    def __init__(self, line: Line, folder: Path, cells: Sequence[Cell], report: Report) -> None:
+    def __init__(self, line: Line, folder: Path, cells: Sequence[Cell], upstream: Path | None, report: Report) -> None:
         self.report = report
         self.cells = cells
         with tempfile.TemporaryDirectory(dir=folder, prefix='.base-') as name:
@@ -316,6 +316,9 @@ class _Hatch:
                     f'Write it with `{line.make("locks")}`.',
                 )
             locked = [text for text in lock.read_text('utf-8').splitlines() if not text.startswith('#')]
+            if upstream and (settings := upstream / 'pyproject.toml').exists():
+                own = Git(base_repository(line, report)).run('show', 'HEAD:pyproject.toml')
+                locked = for_other_tests(locked, own, settings.read_text('utf-8'))
             if python := find_python(cell.python):
                 for side, wheel in wheels.items():
                     requirements = [*locked, f'{DIST_NAME} @ {wheel.as_uri()}']

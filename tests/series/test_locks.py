@@ -11,7 +11,7 @@ import pytest
 
 from series.errors import DownloadError, LockError
 from series.line import Line
-from series.locks import bounds_file, lock_file, write_locks
+from series.locks import bounds_file, for_other_tests, lock_file, write_locks
 from tests.series.upstream import BASE, quiet
 
 SETTINGS = """\
@@ -170,3 +170,11 @@ def test_locks_tell_a_release_that_is_missing_from_an_index_that_is(
     with pytest.raises(DownloadError):
         write_locks(uncached, quiet)
     assert len(asked) == 6
+
+
+def test_locks_have_the_development_dependencies_of_other_tests_in_place_of_their_own() -> None:
+    own = '[dependency-groups]\ndev = ["pytest>=8", "new-recorder", "left @ git+https://example.com/left"]'
+    others = '[dependency-groups]\ndev = [{ include-group = "more" }, "old-recorder>=2"]\nmore = ["PyTest>=7"]'
+    locked = ['httpx==1.0', 'new-recorder==3.1 ; python_version >= "3.12"', 'pytest==8.4']
+    assert for_other_tests(locked, own, others) == ['httpx==1.0', 'pytest==8.4', 'old-recorder>=2']
+    assert for_other_tests(locked, own, own) == locked
