@@ -159,7 +159,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     mkdocstrings = cast('Any', config.plugins)['mkdocstrings']
     config.markdown_extensions.append(UpstreamLinks())  # pyright: ignore[reportArgumentType]
     nav: list[dict[str, Any]] = cast('Any', config).nav
-    at = next(i for i, section in enumerate(nav) if 'Change it' in section)
+    at = next(i for i, section in enumerate(nav) if 'Cookbook' in section)
     for line in LINES:
         if not _source(line).is_dir() or not (SOURCES / line / 'base').is_dir():
             raise PluginError(
