@@ -17,8 +17,8 @@ from series.line import Line, find_line
 from series.progress import waiting
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = '[fastmcp,mcp,openai]'
-"""The extras that the examples need: those of MCP, and that of a real model."""
+EXTRAS = '[fastmcp,mcp,openai,temporal]'
+"""The extras that the examples need: those of MCP, that of a real model, and that of an engine."""
 
 WITH_FACTORIES = {'coordinated', 'mcp_client'}
 """The examples that import `DynamicToolset` from where the base of 1.x doesn't export it."""
