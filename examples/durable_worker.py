@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from temporalio import workflow
 from temporalio.client import Client
@@ -14,13 +14,14 @@ from temporalio.worker import Worker
 
 with workflow.unsafe.imports_passed_through():
     from pydantic_ai import Agent
-    from pydantic_ai.durable_exec.temporal import AgentPlugin, PydanticAIPlugin, TemporalDurability
+    from pydantic_ai.durable_exec import temporal
+    from pydantic_ai.durable_exec.temporal import AgentPlugin, PydanticAIPlugin
 
     from examples.durable import PROMPT, SCRIPT, Trip
 
 # --8<-- [start:worker]
-# A call whose worker is gone is made again after this.
-durability: Any = TemporalDurability(
+# A call whose worker is gone is made again after two seconds.
+durability = cast(Any, temporal).TemporalDurability(
     activity_config={'start_to_close_timeout': timedelta(minutes=5), 'heartbeat_timeout': timedelta(seconds=2)}
 )
 model: Any = sys.argv[2] if len(sys.argv) > 2 else SCRIPT
