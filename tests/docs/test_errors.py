@@ -35,26 +35,18 @@ def added(tree: Path) -> dict[str, set[int]]:
     return found
 
 
-def node_lines(node: ast.AST) -> set[int]:
-    """Return the line that an expression begins in, if it has one."""
-    return {node.lineno} if isinstance(node, ast.expr) else set()
-
-
 def messages(tree: Path) -> Iterator[tuple[str, str]]:
     """Yield the place of each message that is raised or warned of, and its first fixed words."""
     for path, lines in added(tree).items():
         for node in ast.walk(ast.parse((tree / path).read_text('utf-8'))):
-            is_raised = isinstance(node, ast.Call) and RAISED.search(ast.unparse(node.func))
-            if node_lines(node) & lines and (is_raised or (isinstance(node, ast.Yield) and 'wiring' in path)):
-                constants = [part for argument in ast.iter_child_nodes(node) for part in ast.walk(argument)]
-                texts = [
-                    part.value for part in constants if isinstance(part, ast.Constant) and isinstance(part.value, str)
-                ]
-                texts = [text for text in texts if text.strip()]
-                if texts:
+            if not isinstance(node, ast.Call | ast.Yield) or node.lineno not in lines:
+                continue
+            if RAISED.search(ast.unparse(node.func)) if isinstance(node, ast.Call) else 'wiring' in path:
+                parts = [part for argument in ast.iter_child_nodes(node) for part in ast.walk(argument)]
+                texts = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+                if texts := [text for text in texts if text.strip()]:
                     words = next((text for text in texts if len(text.split()) > 2), max(texts, key=len))
-                    first = ' '.join(words.partition('. ')[0].split()[:7])
-                    yield f'{path}:{node.lineno}', first.strip(' .,:')
+                    yield f'{path}:{node.lineno}', ' '.join(words.partition('. ')[0].split()[:7]).strip(' .,:')
 
 
 @pytest.mark.usefixtures('prepared')
