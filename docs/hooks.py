@@ -184,7 +184,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for plain in [file for file in files if file.src_uri.startswith(f'{line}/')]:
             files.remove(plain)  # written for readers without the site, which has more: references to the API
         for page in find_pages(line):
-            content = line_page(line, page)
+            content = page.read_text('utf-8')
             files.append(File.generated(config, f'{line}/{page.name}', content=content))
         log.info(f'Reading the API of {line}')
         base, fork = read_apis(line)
@@ -200,71 +200,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             autorefs.register_url(path, f'{UPSTREAM}/api/pydantic_graph/{page}/#{path}')
         KNOWN[line] = {path for paths in fork.paths.values() for path in paths} | MISNAMED.keys() | GRAPH.keys()
     return files
-
-
-def line_page(line: str, page: Path) -> str:
-    """Return a page that the patches of a line add: whole on the newest line, and on others what differs from there."""
-    text = page.read_text('utf-8')
-    newest = _docs(LINES[0]) / page.name
-    return (
-        text
-        if line == LINES[0] or not newest.exists()
-        else differences(line, page.name, text, newest.read_text('utf-8'))
-    )
-
-
-def differences(line: str, file: str, text: str, newest: str) -> str:
-    """Return what a page of a line has, under each of its headings, that the page of the newest line hasn't.
-
-    Args:
-        line: The line.
-        file: The name of the page's file.
-        text: Its page.
-        newest: The page of that name on the newest line.
-    """
-    there = {_alike(block) for _, block in _blocks(newest)}
-    parts = [
-        f'{text.partition(chr(10))[0]} on {line}',
-        f'[The page on {LINES[0]}](../{LINES[0]}/{file}) holds for {line} as well, but for what follows. '  # noqa: ISC004
-        'Each part takes the place of the one that stands there under the same heading; '
-        '[What differs](../lines.md#what-differs) names what only one of the lines has.',
-    ]
-    if all(_alike(block) in there for _, block in _blocks(text)):
-        return f'{parts[0]}\n\n[The page on {LINES[0]}](../{LINES[0]}/{file}) holds for {line} as well.\n'
-    under, annotated = '', False
-    for heading, block in _blocks(text):
-        # What the marks in a block of code stand for is in the list after it.
-        annotated = annotated and re.match(r'\d+\. ', block) is not None
-        if not annotated and (block.startswith('#') or _alike(block) in there):
-            continue
-        annotated = annotated or '# (1)!' in block
-        if heading != under and not heading.startswith('# '):
-            parts.append(heading)
-            under = heading
-        parts.append(block)
-    return '\n\n'.join(parts) + '\n'
-
-
-def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each heading, paragraph, item of a list, table and block of code, with the heading that it stands under."""
-    heading, code = '', False
-    parts: list[str] = []
-    for line in [*text.splitlines(), '']:
-        fence = line.startswith('```')
-        begins = not code and (not line.strip() or fence or re.match(r'#|[-*] |\d+\. ', line))
-        if begins and parts:
-            block = '\n'.join(parts)
-            heading = block if block.startswith('#') else heading
-            yield heading, block
-            parts = []
-        if code or line.strip():
-            parts.append(line)
-        code = code != fence
-
-
-def _alike(block: str) -> str:
-    """Return what two blocks have in common that say the same: older Pythons import some names from elsewhere."""
-    return re.sub(r'^(?:from|import) .*\n+|\[None\]|\n+(?=\n)', '', block, flags=re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

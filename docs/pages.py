@@ -23,16 +23,17 @@ def main(arguments: list[str] | None = None) -> int:
     for line in hooks.LINES:
         folder = ROOT / 'docs' / line
         for page in hooks.find_pages(line):
-            pages[folder / page.name] = NOTE.format(line=line) + plain(hooks.line_page(line, page))
+            pages[folder / page.name] = NOTE.format(line=line) + plain(page.read_text('utf-8'))
         pages[folder / 'api' / 'index.md'] = NOTE.format(line=line) + list_api(line)
     there = {page for line in hooks.LINES for page in (ROOT / 'docs' / line).rglob('*.md')}
     return write(pages, check, 'make pages', sorted(there - pages.keys()))
 
 
 def plain(text: str) -> str:
-    """Return a page in Markdown that is read without the site: names in place of references, and links to upstream's pages."""
+    """Return a page in Markdown that is read without the site: names in place of references, examples with the names of their files, and links to upstream's pages."""
     text = re.sub(r'\[(`[^`]+`)\]\[[\w.]+\]', r'\1', text)
     text = re.sub(r'\[([^]`]+)\]\[pydantic_ai[\w.]*\]', r'\1', text)
+    text = re.sub(r'^```python \{title="([^"]+)".*\}$', r'`\1`:\n\n```python', text, flags=re.MULTILINE)
     text = re.sub(r'^```python \{.*\}$', '```python', text, flags=re.MULTILINE)
     text = re.sub(r'# \((\d+)\)!$', r'# (\1)', text, flags=re.MULTILINE)
     return '\n'.join(hooks.link_upstream(line) for line in text.splitlines()) + '\n'
