@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -152,6 +154,11 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     'a toolset that is not stateful': (lambda: Server('s', Journal()), "'s'"),
     'a toolset made once per run': (lambda: once_per_run(lambda: Session('t', Journal())), 'DynamicToolset'),
     'what cannot be copied': (lambda: WithoutCopy('t', Journal()), "'t'"),
+    'a scope': (lambda: ToolsetScope(Session('t', Journal())), 'scope'),
+    'a combination with a scope': (
+        lambda: CombinedToolset([Session('t', Journal()), ToolsetScope(Session('t', Journal()))]),
+        'Combined',
+    ),
     'an empty combination': (lambda: CombinedToolset[Any]([]), 'Combined'),
 }
 
@@ -174,6 +181,34 @@ async def test_b33_scope_that_an_agent_is_built_with_is_refused():
                 Agent(scripted(), toolsets=place(chat))
         with pytest.raises(UserError, match=r'(?i)scope.*run'):
             Agent(scripted(), toolsets=place(ToolsetScope(session)))
+
+
+@pytest.mark.parametrize('place', ['agent', 'decorator', 'run', 'override'])
+@pytest.mark.parametrize('made', ['class', 'function', 'open', 'inside'])
+async def test_b33_scope_that_a_factory_returns_is_refused(made: str, place: str):
+    journal = Journal()
+    session = Session('t', journal)
+    async with ToolsetScope(session) as chat:
+        makes: dict[str, Any] = {
+            'class': ToolsetScope,
+            'function': lambda: ToolsetScope(session),
+            'open': lambda: chat,
+            'inside': lambda ctx: CombinedToolset([Server('s', journal), chat.prefixed('x')]),
+        }
+        make = makes[made]
+        agent = Agent(scripted(['t']), toolsets=[session, make] if place == 'agent' else [session])
+        if place == 'decorator':
+            agent.toolset(lambda ctx: make(ctx) if made == 'inside' else make())
+        overriding = agent.override(toolsets=[session, make]) if place == 'override' else nullcontext()
+        with overriding, pytest.raises(UserError, match=r'itself in the `toolsets` of each run'):
+            await agent.run('go', toolsets=[make] if place == 'run' else None)
+    assert journal.names('enter') == journal.names('exit')
+
+
+async def test_b33_scope_cannot_go_to_another_process():
+    async with ToolsetScope(Session('t', Journal())) as chat:
+        with pytest.raises(UserError, match='Open one there'):
+            pickle.dumps(chat)
 
 
 async def test_b33_entry_that_fails_exits_those_entered_with_its_exception():

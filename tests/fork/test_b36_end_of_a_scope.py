@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from anyio import CancelScope
 from pydantic_ai import UserError
-from pydantic_ai.toolsets import ToolsetScope
+from pydantic_ai.toolsets import ToolsetScope, ToolsetScopePool
 
 from .delegation import Notes, calling
 from .line import CANCELLED
@@ -99,6 +101,70 @@ async def test_b36_end_of_the_block_cancels_the_run_waits_and_exits(method: str,
     with pytest.raises(CANCELLED):
         await task
     assert journal.of('exit')[-1].got[1] is error
+
+
+class TidiesUp(Session):
+    """Its calls wait, and clean up with what it holds when they are cancelled."""
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
+        self.journal.note('call', self)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            with CancelScope(shield=True):
+                for _ in range(20):
+                    await asyncio.sleep(0)
+            self.journal.note('tidy', self)
+
+
+@pytest.mark.parametrize('times', [1, 2, 3])
+@pytest.mark.parametrize('pooled', [False, True])
+async def test_b36_end_that_is_cancelled_waits_for_the_run_before_it_exits(pooled: bool, times: int):
+    journal = Journal()
+    session = TidiesUp('t', journal)
+    agent = calling(['t'], toolsets=[session])
+    chats = ToolsetScopePool(session)
+    runs: list[asyncio.Task[Any]] = []
+    leave = asyncio.Event()
+
+    async def block() -> None:
+        async with chats('key') if pooled else ToolsetScope(session) as chat:
+            runs.append(asyncio.create_task(agent.run('go', toolsets=[chat])))
+            await leave.wait()
+        await chats.aclose()
+
+    task = asyncio.create_task(block())
+    while not journal.of('call'):
+        await asyncio.sleep(0)
+    leave.set()
+    for _ in range(times):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    await chats.aclose()
+    await asyncio.wait(runs)
+    assert [event.kind for event in journal.events if event.kind in ('call', 'tidy', 'exit')] == [
+        'call',
+        'tidy',
+        'exit',
+    ]
+
+
+async def test_b36_tool_that_ends_the_scope_of_its_own_run_does_not_wait_for_itself():
+    journal = Journal()
+    session = Session('t', journal)
+    stack = AsyncExitStack()
+
+    async def stop(value: str) -> None:
+        await stack.aclose()
+
+    agent = calling(['t'], ['stop'], toolsets=[session], tools=[stop])
+    chat = await stack.enter_async_context(ToolsetScope(session))
+    with pytest.raises(CANCELLED):
+        await asyncio.create_task(agent.run('go', toolsets=[chat]))
+    assert journal.lifecycle == ['+t', '-t']
 
 
 async def test_b36_opened_twice():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import random
+import weakref
 from contextlib import suppress
 from typing import Any
 
@@ -167,6 +169,22 @@ async def test_b37_idle_and_least_recently_used_are_ended_but_none_in_use():
     await until(lambda: chats.keys == [] and len(journal.of('exit')) == 4)
     assert journal.lifecycle.count('+t') == journal.lifecycle.count('-t') == 4
     await chats.aclose()
+
+
+async def test_b37_what_has_ended_is_freed_long_before_it_would_have_been_idle():
+    chats = ToolsetScopePool(Session('t', Journal()), limit=1, idle_timeout=3600)
+    agent = calling(toolsets=[])
+    kept: list[weakref.ref[Any]] = []
+    for key in ('ended', 'least recently used', 'closed'):
+        async with chats(key) as chat:
+            await agent.run('go', toolsets=[chat])
+            kept.append(weakref.ref(chat))
+        if key == 'ended':
+            await chats.end(key)
+        del chat
+    await chats.aclose()
+    gc.collect()
+    assert [ref() for ref in kept] == [None, None, None]
 
 
 async def test_b37_more_than_the_limit_are_open_only_if_all_are_in_use():
