@@ -23,7 +23,7 @@ EXTRAS = '[fastmcp,mcp,openai,temporal]'
 WITH_FACTORIES = {'coordinated', 'mcp_client'}
 """The examples that import `DynamicToolset` from where the base of 1.x doesn't export it."""
 
-WITHOUT_SCOPES = {'chat', 'saved_chat', 'tasks'}
+WITHOUT_SCOPES = {'approvals', 'chat', 'saved_chat', 'tasks'}
 """The examples for which `examples.support` stands in for scopes on the base."""
 
 

@@ -20,11 +20,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import BaseModel, StrictBool
 from pydantic_ai import (
+    AbstractToolset,
     Agent,
     DeferredToolRequests,
     DeferredToolResults,
     FunctionToolResultEvent,
     FunctionToolset,
+    ModelMessage,
+    ModelRetry,
     PartDeltaEvent,
     PartStartEvent,
     RunContext,
@@ -32,6 +35,7 @@ from pydantic_ai import (
     TextPartDelta,
     ToolCallPart,
     ToolDenied,
+    toolsets,
 )
 from pydantic_ai.models import Model
 from typing_extensions import Self
@@ -240,6 +244,8 @@ class Mailbox(FunctionToolset[Any]):
 
     async def send(self, number: int) -> str:
         """Send a draft."""
+        if not 1 <= number <= len(self.drafts):
+            raise ModelRetry(f'There is no draft {number}.')
         self.post(f'Sent: {self.drafts[number - 1]}')
         return f'draft {number} was sent'
 
@@ -257,6 +263,65 @@ async def ask_clerk(ctx: RunContext[Any], task: str) -> str:
 
 
 # --8<-- [end:agents]
+
+
+# --8<-- [start:two_requests]
+class Letters:
+    """Asks in two requests: a run ends with its questions, and another one goes on from there. A scope keeps the drafts of each user."""
+
+    def __init__(
+        self, agent: Agent[None, str], *kept: AbstractToolset[None], limit: int = 100, idle_timeout: float = 3600
+    ) -> None:
+        """Begin without users.
+
+        Args:
+            agent: Who works.
+            kept: The toolsets of the agent that stay as they are while a question waits.
+            limit: How many users may have toolsets at a time.
+            idle_timeout: The seconds after which toolsets that no run uses are lost, those of a question that waits among them.
+        """
+        self.agent = agent
+        self.scopes = toolsets.ToolsetScopePool(*kept, limit=limit, idle_timeout=idle_timeout)
+        self.waiting: dict[str, tuple[list[ModelMessage], DeferredToolRequests]] = {}
+
+    async def say(self, user: str, prompt: str) -> str | DeferredToolRequests:
+        """Run the agent, and return what it says or what waits for an approval.
+
+        Raises:
+            ValueError: The user has to decide on what waits first.
+        """
+        # One request of a user at a time: the others wait here.
+        async with self.scopes(user) as scope:
+            if user in self.waiting:
+                raise ValueError('Decide on what waits for your approval first.')
+            return await self._run(user, scope, prompt)
+
+    async def decide(self, user: str, approved: dict[str, bool]) -> str | DeferredToolRequests:
+        """Go on with what waits, once each call is approved or denied.
+
+        Raises:
+            ValueError: These are not the calls that wait, for instance because they were decided on before.
+        """
+        async with self.scopes(user) as scope:
+            messages, requests = self.waiting.get(user, ([], DeferredToolRequests()))
+            asked = {call.tool_call_id for call in requests.approvals}
+            if not asked or approved.keys() != asked:
+                raise ValueError(f'These calls wait for your approval: {sorted(asked)}.')
+            # Taken off before anything runs, so that nothing runs twice if this fails.
+            del self.waiting[user]
+            results = DeferredToolResults(approvals={**approved})
+            return await self._run(user, scope, message_history=messages, deferred_tool_results=results)
+
+    async def _run(
+        self, user: str, scope: AbstractToolset[None], prompt: str | None = None, **options: Any
+    ) -> str | DeferredToolRequests:
+        result = await self.agent.run(prompt, toolsets=[scope], output_type=[str, DeferredToolRequests], **options)
+        if isinstance(result.output, DeferredToolRequests):
+            self.waiting[user] = result.all_messages(), result.output
+        return result.output
+
+
+# --8<-- [end:two_requests]
 
 WRITE = 'Tell Ada that the shop is closed on Monday.'
 DELEGATE = 'Write to Bob that we miss him, and let the clerk send it.'
@@ -310,8 +375,27 @@ async def visit(url: str, prompt: str, *, approved: bool) -> None:
     print(text.strip())
 
 
+async def correspond(user: str, prompt: str, *, approved: bool) -> None:
+    """Say something in one request, and answer the questions in another."""
+    print(f'> {prompt}')
+    letters = Letters(desk, mailbox)
+    try:
+        said = await letters.say(user, prompt)
+        while isinstance(said, DeferredToolRequests):
+            for asked in said.approvals:
+                print(
+                    f'May desk call {asked.tool_name}({readable(asked.args_as_dict())})? {"Yes" if approved else "No"}, later.'
+                )
+            said = await letters.decide(user, {asked.tool_call_id: approved for asked in said.approvals})
+        print(said)
+    except Exception as error:  # noqa: BLE001 (as the page is told)
+        print(f'It failed: {error}')
+    finally:
+        await letters.scopes.aclose()
+
+
 async def main(model: Model | str) -> None:
-    """Have the desk and its clerk ask a person who says yes, and one who says no."""
+    """Have the desk and its clerk ask a person who says yes, one who says no, and one who answers in a request of its own."""
     with desk.override(model=model), clerk.override(model=model):
         async with serve(Desk(desk).app, int(os.environ.get('PORT', '0'))) as url:
             if 'PORT' in os.environ:
@@ -320,6 +404,7 @@ async def main(model: Model | str) -> None:
             await visit(url, WRITE, approved=True)
             await visit(url, DELEGATE, approved=True)
             await visit(url, WRITE, approved=False)
+        await correspond('Ada', WRITE, approved=True)
 
 
 if __name__ == '__main__':

@@ -12,7 +12,7 @@ from playwright.async_api import Page, async_playwright
 from pydantic_ai import Agent, DeferredToolRequests, FunctionToolset, RunContext, ToolCallPart
 
 from examples import approvals
-from examples.approvals import DELEGATE, SCRIPT, WRITE, Desk, Mailbox, serve
+from examples.approvals import DELEGATE, SCRIPT, WRITE, Desk, Letters, Mailbox, serve
 from examples.browser import find_chromium
 from examples.support import call, scripts
 
@@ -70,9 +70,11 @@ async def test_main_prints_questions_and_what_was_sent(capsys: pytest.CaptureFix
     assert [line for line in out if line.startswith('Sent')] == [
         'Sent: Dear Ada, we are closed on Monday.',
         'Sent: Dear Bob, we miss you.',
+        'Sent: Dear Ada, we are closed on Monday.',
     ]
-    assert sum(line.startswith('May ') for line in out) == 3
-    assert out[-1] == 'The tool call was denied.'
+    assert sum(line.startswith('May ') for line in out) == 4
+    assert 'The tool call was denied.' in out
+    assert out[-4:-2] == [f'> {WRITE}', 'May desk call send({"number": 1})? Yes, later.']
 
 
 async def test_the_toolset_stays_as_it_is_while_a_person_thinks() -> None:
@@ -234,6 +236,103 @@ async def test_another_site_cannot_start_a_run() -> None:
         for site, code in {'cross-site': 403, 'same-site': 403, 'same-origin': 200}.items():
             reply = await page.get('/run', params={'prompt': 'Hello'}, headers={'Sec-Fetch-Site': site})
             assert reply.status_code == code
+
+
+@asynccontextmanager
+async def letters_of(log: list[str], **options: Any) -> AsyncGenerator[Letters]:
+    """Give what asks in two requests, on the scripted model, and end its scopes."""
+    watched = Watched(log.append)
+    with approvals.desk.override(model=SCRIPT, toolsets=[watched]):
+        letters = Letters(approvals.desk, watched, **options)
+        try:
+            yield letters
+        finally:
+            await letters.scopes.aclose()
+
+
+def ids_of(said: object) -> list[str]:
+    """Return the ids of the calls that wait for an approval."""
+    assert isinstance(said, DeferredToolRequests)
+    return [call.tool_call_id for call in said.approvals]
+
+
+@pytest.mark.parametrize('approved', [True, False])
+async def test_in_two_requests_the_drafts_stay_while_a_question_waits(approved: bool) -> None:
+    log: list[str] = []
+    async with letters_of(log) as letters:
+        (id_,) = ids_of(await letters.say('Ada', WRITE))
+        # Another user's drafts are others.
+        (other,) = ids_of(await letters.say('Bob', WRITE))
+        assert log == []
+        said = await letters.decide('Ada', {id_: approved})
+        assert said == ('draft 1 was sent' if approved else 'The tool call was denied.')
+        sent = ['Sent: Dear Ada, we are closed on Monday.'] if approved else []
+        assert log == sent
+        assert [*letters.waiting] == ['Bob']
+        assert await letters.decide('Bob', {other: False}) == 'The tool call was denied.'
+    assert log == [*sent, 'closed with 1 draft', 'closed with 1 draft']
+
+
+async def test_in_two_requests_an_answer_counts_once_and_for_its_own_question_only() -> None:
+    log: list[str] = []
+    async with letters_of(log) as letters:
+        (id_,) = ids_of(await letters.say('Ada', WRITE))
+        with pytest.raises(ValueError, match='Decide on what waits'):
+            await letters.say('Ada', WRITE)
+        for user, wrong in (
+            ('Ada', {}),
+            ('Ada', {'other': True}),
+            ('Ada', {id_: True, 'other': True}),
+            ('Bob', {id_: True}),
+        ):
+            with pytest.raises(ValueError, match='These calls wait for your approval'):
+                await letters.decide(user, wrong)
+        decisions = [letters.decide('Ada', {id_: True}) for _ in range(3)]
+        said = await asyncio.gather(*decisions, return_exceptions=True)
+        assert sum(isinstance(each, ValueError) for each in said) == 2
+        assert 'draft 1 was sent' in said
+        assert log == ['Sent: Dear Ada, we are closed on Monday.']
+
+
+async def test_in_two_requests_nothing_is_sent_when_the_drafts_are_lost() -> None:
+    log: list[str] = []
+    async with letters_of(log, idle_timeout=0.05) as letters:
+        (id_,) = ids_of(await letters.say('Ada', WRITE))
+        await until(lambda: log)
+        assert await letters.decide('Ada', {id_: True}) != 'draft 1 was sent'
+        await until(lambda: len(log) == 2)
+    assert log == ['closed with 1 draft', 'closed with 0 draft']
+
+
+async def test_in_two_requests_a_run_that_fails_is_not_gone_on_with() -> None:
+    log: list[str] = []
+
+    def fail(text: str) -> None:
+        log.append(text)
+        raise ConnectionError(text)
+
+    mailbox = Mailbox(fail)
+    with approvals.desk.override(model=SCRIPT, toolsets=[mailbox]):
+        letters = Letters(approvals.desk, mailbox)
+        (id_,) = ids_of(await letters.say('Ada', WRITE))
+        with pytest.raises(ConnectionError):
+            await letters.decide('Ada', {id_: True})
+        with pytest.raises(ValueError, match='These calls wait for your approval'):
+            await letters.decide('Ada', {id_: True})
+        await letters.scopes.aclose()
+    assert len(log) == 1
+
+
+@pytest.mark.parametrize('number', [0, -1, 2])
+async def test_only_a_draft_that_is_there_is_sent(number: int) -> None:
+    log: list[str] = []
+    model = scripts({'go': [call('draft', text='Dear Ada'), call('send', number=number)]})
+    with approvals.desk.override(model=model, toolsets=[Watched(log.append)]):
+        async with serve(Desk(approvals.desk).app) as url, httpx.AsyncClient(base_url=url, timeout=60) as page:
+            async for kind, data in events(page, 'go'):
+                if kind == 'question':
+                    await page.post('/answers', json={'id': data['id'], 'approved': True})
+    assert log == ['closed with 1 draft']
 
 
 @asynccontextmanager
