@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import httpx
 import pytest
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page, Route, async_playwright
 from pydantic_ai import Agent, DeferredToolRequests, FunctionToolset, RunContext, ToolCallPart
 
 from examples import approvals
@@ -341,11 +341,19 @@ async def opened(url: str) -> AsyncGenerator[Page]:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=find_chromium())
         try:
-            page = await browser.new_page()
+            page = await (await browser.new_context()).new_page()
             await page.goto(url)
             yield page
         finally:
             await browser.close()
+
+
+async def say(page: Page, prompt: str) -> str:
+    """Say something in the page, wait for a question, and return it."""
+    await page.fill('input', prompt)
+    await page.click('text=Send')
+    await page.wait_for_selector('#questions button')
+    return await page.inner_text('#questions p')
 
 
 @pytest.mark.usefixtures('chromium')
@@ -353,10 +361,7 @@ async def opened(url: str) -> AsyncGenerator[Page]:
 async def test_a_person_answers_in_a_browser(approved: bool) -> None:
     log: list[str] = []
     async with desk_of(log) as (server, url), opened(url) as page:
-        await page.fill('input', DELEGATE)
-        await page.click('text=Send')
-        await page.wait_for_selector('#questions button')
-        question = await page.inner_text('#questions p')
+        question = await say(page, DELEGATE)
         assert 'call send({"number": 1})?' in question
         assert log == []
         await page.click('text=Approve' if approved else 'text=Deny')
@@ -371,9 +376,93 @@ async def test_a_browser_that_is_closed_says_no() -> None:
     log: list[str] = []
     async with desk_of(log) as (server, url):
         async with opened(url) as page:
-            await page.fill('input', WRITE)
-            await page.click('text=Send')
-            await page.wait_for_selector('#questions button')
+            await say(page, WRITE)
         await until(lambda: not runs())
         assert log == ['closed with 1 draft']
         assert server.questions == {}
+
+
+@pytest.mark.usefixtures('chromium')
+async def test_two_tabs_of_a_browser_each_ask_their_own_question() -> None:
+    log: list[str] = []
+    async with desk_of(log) as (server, url), opened(url) as first:
+        second = await first.context.new_page()
+        await second.goto(url)
+        await say(first, WRITE)
+        await say(second, DELEGATE)
+        assert [await page.locator('#questions p').count() for page in (first, second)] == [1, 1]
+        await second.click('text=Approve')
+        await second.wait_for_selector('text=Done.')
+        # What the first one asks is still there, and its draft as well.
+        assert log == ['Sent: Dear Bob, we miss you.', 'closed with 1 draft']
+        assert await first.locator('#questions p').count() == 1
+        await first.click('text=Approve')
+        await first.wait_for_selector('text=Done.')
+        assert log[2:] == ['Sent: Dear Ada, we are closed on Monday.', 'closed with 1 draft']
+        assert (server.questions, runs()) == ({}, [])
+
+
+@pytest.mark.usefixtures('chromium')
+async def test_a_question_in_a_browser_goes_when_its_time_is_up() -> None:
+    log: list[str] = []
+    async with desk_of(log, time_limit=0.5) as (server, url), opened(url) as page:
+        await say(page, WRITE)
+        await page.wait_for_selector('text=Done.')
+        assert await page.locator('#questions p').count() == 0
+        assert 'Nobody has answered in time.' in await page.inner_text('#told')
+        assert log == ['closed with 1 draft']
+        assert (server.questions, runs()) == ({}, [])
+
+
+@pytest.mark.usefixtures('chromium')
+async def test_saying_something_else_in_a_browser_says_no_to_what_was_asked_before() -> None:
+    log: list[str] = []
+    async with desk_of(log) as (server, url), opened(url) as page:
+        await say(page, WRITE)
+        (before,) = server.questions
+        await page.fill('input', DELEGATE)
+        await page.click('text=Send')
+        await until(lambda: server.questions and before not in server.questions)
+        await page.click('text=Approve')
+        await page.wait_for_selector('text=Done.')
+        await until(lambda: not runs())
+        assert sorted(log) == ['Sent: Dear Bob, we miss you.', 'closed with 1 draft', 'closed with 1 draft']
+
+
+@pytest.mark.usefixtures('chromium')
+async def test_arguments_in_a_browser_are_text() -> None:
+    text = '<img src=x onerror="document.title = 1"><script>document.title = 2</script>'
+    model = scripts({'go': [call('draft', text=text), call('pay', text=text)]})
+
+    async def pay(text: str) -> str:
+        return text
+
+    till = FunctionToolset[Any]()
+    till.add_function(pay, requires_approval=True)
+    log: list[str] = []
+    agent = Agent[Any, str](model, name=text, toolsets=[till, Watched(log.append)])
+    async with serve(Desk(agent).app) as url, opened(url) as page:
+        assert json.dumps({'text': text}) in await say(page, 'go')
+        await page.click('text=Approve')
+        await page.wait_for_selector('text=Done.')
+        assert text in await page.inner_text('#told')
+        assert await page.locator('img, #told script').count() == 0
+        assert await page.title() == 'Ask a person'
+
+
+@pytest.mark.usefixtures('chromium')
+async def test_a_browser_that_loses_its_stream_does_not_run_again() -> None:
+    asked: list[str] = []
+
+    async def lose(route: Route) -> None:
+        asked.append(route.request.url)
+        body = 'retry: 10\n\nevent: text\ndata: {"text": "Hello"}\n\n'
+        await route.fulfill(content_type='text/event-stream', body=body)
+
+    async with serve(Desk(approvals.desk).app) as url, opened(url) as page:
+        await page.route('**/run?*', lose)
+        await page.fill('input', WRITE)
+        await page.click('text=Send')
+        await page.wait_for_selector('text=The connection was lost.')
+        await asyncio.sleep(0.5)
+        assert len(asked) == 1
