@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from pydantic_ai import (
     Agent,
+    AgentRunResultEvent,
     ApprovalRequired,
     CallDeferred,
     DeferredToolRequests,
@@ -123,16 +124,19 @@ class Script:
     def answer(self, requests: DeferredToolRequests, *, all_of_them: bool = False) -> DeferredToolResults:
         """Answer some calls, or all of them: approve, deny, approve with other arguments, give results."""
         results = DeferredToolResults()
+        ids = Counter(call.tool_call_id for call in [*requests.approvals, *requests.calls])
         for call in requests.approvals:
             choice = self.choose.random()
             value = value_of(call)
+            # One answer is never for two calls, so what has the id of another one isn't approved by itself.
+            alone = int(ids[call.tool_call_id] == 1)
             if choice < 0.4:
                 results.approvals[call.tool_call_id] = self.choose.choice([True, ToolApproved()])
-                self.approved[call.tool_name, call.tool_call_id, value] += 1
+                self.approved[call.tool_name, call.tool_call_id, value] += alone
             elif choice < 0.55:
                 self.values += 1
                 results.approvals[call.tool_call_id] = ToolApproved(override_args={'value': f'other {self.values}'})
-                self.approved[call.tool_name, call.tool_call_id, f'other {self.values}'] += 1
+                self.approved[call.tool_name, call.tool_call_id, f'other {self.values}'] += alone
             elif choice < 0.8 or all_of_them:
                 results.approvals[call.tool_call_id] = self.choose.choice([False, ToolDenied('no')])
         for call in requests.calls:
@@ -165,6 +169,8 @@ class Script:
                 (None, ()),
                 ('innermost', ()),
                 ('outermost', ()),
+                (None, ('HandleDeferredToolCalls',)),
+                ('outermost', ('HandleDeferredToolCalls',)),
                 ('outermost', ('AbstractCapability',)),
             ]
         )
@@ -201,6 +207,7 @@ class Script:
             options['capabilities'] = [self.capability() for _ in range(self.choose.choice([0, 0, 1]))]
             if self.choose.random() < 0.3:
                 options['capabilities'].append(line.handling_deferred_calls(self.answer_for))
+            self.choose.shuffle(options['capabilities'])
         agent: Agent[Any, Any] = Agent(
             self.model,
             toolsets=[self.toolset],
@@ -211,13 +218,8 @@ class Script:
         given: dict[str, Any] = {'user_prompt': 'go'}
         for _ in range(20):
             handler = self.handler if self.choose.random() < 0.6 else None
-            if self.choose.random() < 0.5:
-                async with agent.run_stream(**given, deferred_tool_handler=handler) as stream:
-                    output = await stream.get_output()
-                messages = stream.all_messages()
-            else:
-                result = await agent.run(**given, deferred_tool_handler=handler)
-                output, messages = result.output, result.all_messages()
+            way = self.choose.choice(['run', 'run_stream', 'run_stream', 'iter', 'run_stream_events'])
+            output, messages = await run_by(way, agent, deferred_tool_handler=handler, **given)
             left = Counter[str]()
             if isinstance(output, DeferredToolRequests):
                 left.update(call.tool_call_id for call in [*output.approvals, *output.calls])
@@ -227,6 +229,29 @@ class Script:
             results = self.answer(output, all_of_them=True)
             given = {'message_history': messages, 'deferred_tool_results': results}
         raise AssertionError('it never ends')
+
+
+async def run_by(way: str, agent: Agent[Any, Any], **options: Any) -> tuple[Any, list[ModelMessage]]:
+    """Run an agent by one of its methods, and return its output and all messages."""
+    if way == 'run_stream':
+        async with agent.run_stream(**options) as stream:
+            return await stream.get_output(), stream.all_messages()
+    result: Any = None
+    if way == 'iter':
+        async with agent.iter(**options) as agent_run:
+            async for node in agent_run:
+                if Agent.is_model_request_node(node) or Agent.is_call_tools_node(node):
+                    async with node.stream(agent_run.ctx) as events:
+                        async for _ in events:
+                            pass
+        result = agent_run.result
+    elif way == 'run_stream_events':
+        async with line.stream_events(agent, options.pop('user_prompt', None), **options) as events:
+            async for event in events:
+                result = event.result if isinstance(event, AgentRunResultEvent) else None
+    else:
+        result = await agent.run(**options)
+    return result.output, result.all_messages()
 
 
 def value_of(call: ToolCallPart) -> str:
