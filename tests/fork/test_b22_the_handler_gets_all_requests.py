@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from pydantic_ai import (
     ToolCallPart,
 )
 from pydantic_ai.agent import WrapperAgent
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
 from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, answer_none, approve
 from .toolsets import METHODS, run
@@ -166,8 +166,9 @@ async def test_b22_tools_that_require_approval_can_be_given_to_the_agent_itself(
     assert tools.done == ['delete']
 
 
+@pytest.mark.parametrize('method', METHODS)
 @pytest.mark.parametrize('args', ['{"value": ', '{"value": []}', '[1]'])
-async def test_b22_it_is_not_asked_about_calls_that_do_not_fit(args: str):
+async def test_b22_it_is_not_asked_about_calls_that_do_not_fit(args: str, method: str):
     """The model is told what's wrong and tries again, as with other tools."""
     first = [ToolCallPart('delete', args, tool_call_id='bad'), ToolCallPart('write', {}, tool_call_id='write')]
 
@@ -176,8 +177,17 @@ async def test_b22_it_is_not_asked_about_calls_that_do_not_fit(args: str):
         parts = [first, [ToolCallPart('delete', {}, tool_call_id='good')], [TextPart('all done')]]
         return ModelResponse(parts=parts[done])
 
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+        for index, part in enumerate((await respond(messages, info)).parts):
+            if isinstance(part, ToolCallPart):
+                json_args = part.args if isinstance(part.args, str) else '{}'
+                yield {index: DeltaToolCall(name=part.tool_name, json_args=json_args, tool_call_id=part.tool_call_id)}
+            elif isinstance(part, TextPart):
+                yield part.content
+
     tools, handler = Tools(), Handler(approve)
-    agent = Agent(FunctionModel(respond), toolsets=[tools.toolset], deferred_tool_handler=handler)
-    assert await run(agent) == 'all done'
+    model = FunctionModel(respond, stream_function=stream)
+    agent = Agent(model, toolsets=[tools.toolset], deferred_tool_handler=handler)
+    assert await METHODS[method](agent) == 'all done'
     assert handler.asked == [['write'], ['good']]
     assert tools.done == ['write', 'good']

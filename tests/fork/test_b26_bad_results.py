@@ -33,9 +33,14 @@ from .toolsets import METHODS, Journal, Session, run
 
 pytestmark = pytest.mark.anyio
 
+NOT_ASKED: dict[str, Any] = {'nothing': {'who': 'Ada'}}
+"""Metadata for a call that wasn't asked for."""
+
 RESULTS: dict[str, tuple[Any, str]] = {
     'an approval of what was not asked': (DeferredToolResults(approvals={'nothing': True}), "'nothing'"),
     'a result of what was not asked': (DeferredToolResults(calls={'nothing': 1}), "'nothing'"),
+    'metadata of what was not asked': (DeferredToolResults(metadata=NOT_ASKED), "'nothing'"),
+    'an approval and a result': (DeferredToolResults(approvals={'delete': True}, calls={'delete': 1}), "'delete'"),
     'of what ran already': (DeferredToolResults(calls={'look': 1}), "'look'"),
     'an approval of an external call': (DeferredToolResults(approvals={'send': True}), "'send'"),
     'a denial as the result of an external call': (DeferredToolResults(calls={'send': ToolDenied()}), "'send'"),
@@ -269,6 +274,8 @@ async def test_b26_results_that_are_not_dicts_are_refused():
         (DeferredToolResults(approvals={'nothing': True, 'delete': True}), "'nothing'"),
         (DeferredToolResults(approvals={'delete': True, 'send': True}, calls={'send': 1}), "'send'"),
         (DeferredToolResults(approvals={'delete': True}, calls={'write': 1}), "'write'"),
+        (DeferredToolResults(approvals={'delete': True}, calls={'delete': 1}), "'delete'"),
+        (DeferredToolResults(approvals={'delete': True}, metadata=NOT_ASKED), "'nothing'"),
     ],
 )
 async def test_b26_what_the_base_ignored_of_a_capability_is_ignored_with_a_warning(
