@@ -11,7 +11,7 @@ import random
 import warnings
 from collections import Counter
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic_ai import (
@@ -248,7 +248,8 @@ async def run_by(way: str, agent: Agent[Any, Any], **options: Any) -> tuple[Any,
     elif way == 'run_stream_events':
         async with line.stream_events(agent, options.pop('user_prompt', None), **options) as events:
             async for event in events:
-                result = event.result if isinstance(event, AgentRunResultEvent) else None
+                if isinstance(event, AgentRunResultEvent):
+                    result = cast(Any, event).result
     else:
         result = await agent.run(**options)
     return result.output, result.all_messages()
