@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -12,7 +12,8 @@ import pytest
 from conftest import Write
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, StringConstraints, field_serializer
 from pydantic.dataclasses import dataclass as pydantic_dataclass
-from pydantic_ai import FunctionToolset, ToolReturn
+from pydantic_ai import FunctionToolset, RunContext, Tool, ToolReturn
+from pydantic_ai.tools import ToolDefinition
 from support import Keeper, Server, StatefulKeeper, call, calling, entry, script, scripts
 from toolset_first import (
     AgentSpec,
@@ -602,3 +603,17 @@ def test_check_refuses_a_rule_that_names_nothing_in_a_toolset_that_has_to_be_ope
     done = CliRunner().invoke(app, ['check', str(write(tools__py=TOOLS + text, a__worker=worker))])
     assert (done.exit_code, done.stdout) == (1, '')
     assert done.stderr == "error: 'a': The rule for `rn` names no tool. The tools are called: `rm`, `list`.\n"
+
+
+async def test_rule_for_a_tool_that_was_renamed_when_it_was_prepared_is_refused() -> None:
+    def rm(path: str) -> None:
+        RAN.append(path)
+
+    async def renamed(ctx: RunContext[Any], definition: ToolDefinition) -> ToolDefinition:
+        return replace(definition, name='remove')
+
+    spec = ToolsetSpec(toolset=FunctionToolset[Any]([Tool(rm, prepare=renamed)]), approval_config={'rm': 'deny'})
+    agent = AgentSpec('cleaner', model=script(call('remove', path='a.txt')), toolset_specs=[spec])
+    with pytest.raises(ApprovalError, match='`rm` names no tool'):
+        await Runtime([agent]).run_entry(EntrySpec(agent_as_toolset(agent), 'entry'), 'go')
+    assert not RAN

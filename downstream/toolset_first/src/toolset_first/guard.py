@@ -54,7 +54,9 @@ class Guarded(WrapperToolset[Any]):
         if self.rules:
             schemas = {name: tool.tool_def.parameters_json_schema for name, tool in tools.items()}
             if not self.rules.keys() <= schemas.keys():  # hidden ones count
-                schemas |= await _all_tools(self.wrapped, ctx)
+                known = await _all_tools(self.wrapped, ctx)
+                # Unless a `prepare` has renamed one: that may be the tool of the rule, which would run unasked
+                schemas |= known if schemas.keys() <= known.keys() else {}
             check_rules(self.rules, schemas)
         # Asked about in `call_tool`, which is where the arguments are valid
         return {name: _callable(tool) if tool.tool_def.kind == 'unapproved' else tool for name, tool in tools.items()}
