@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -225,3 +226,18 @@ def test_p10_new_makes_a_project_that_runs_at_once(tmp_path: Path) -> None:
         1,
         'error: `hello` is not empty. Name a folder that is not there yet.\n',
     )
+
+
+def test_p10_new_leaves_out_what_was_compiled_when_the_package_was_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import toolset_first.cli
+
+    source = Path(toolset_first.cli.__file__).parent
+    shutil.copytree(source / 'template', tmp_path / 'package' / 'template')
+    (tmp_path / 'package' / 'template' / '__pycache__').mkdir(exist_ok=True)
+    monkeypatch.setattr(toolset_first.cli, '__file__', str(tmp_path / 'package' / 'cli.py'))
+    made = CliRunner().invoke(toolset_first.cli.app, ['new', str(tmp_path / 'hello')])
+    assert made.exit_code == 0, made.output
+    names = sorted(path.name for path in (tmp_path / 'hello').iterdir())
+    assert names == ['assistant.worker', 'scripted.py', 'tools.py']

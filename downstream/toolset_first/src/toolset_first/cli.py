@@ -158,7 +158,9 @@ def new(folder: Folder, debug: Debug = False) -> None:
     with _errors(debug):
         if folder.exists() and any(folder.iterdir()):
             raise ToolsetFirstError(f'`{folder}` is not empty. Name a folder that is not there yet.')
-        shutil.copytree(Path(__file__).parent / 'template', folder, dirs_exist_ok=True)
+        # pip compiles what it installs, the template's files too
+        ignored = shutil.ignore_patterns('__pycache__')
+        shutil.copytree(Path(__file__).parent / 'template', folder, dirs_exist_ok=True, ignore=ignored)
     for path in sorted(folder.iterdir()):
         print(path)
     print(f'Try it: toolset-first run {folder} "Buy milk"')
