@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 import pytest
 from pydantic_ai import AbstractToolset, FunctionToolset, RunContext, UserError
-from pydantic_ai.toolsets import CombinedToolset
+from pydantic_ai.toolsets import CombinedToolset, WrapperToolset
 
 from .delegation import Answer, Notes, Options, called, calling, calls, delegating, entries_and_exits, fresh, happened
-from .toolsets import Journal, run_as
+from .toolsets import Journal, Session, run_as
 from .trees import Audit
 
 pytestmark = pytest.mark.anyio
@@ -275,3 +277,66 @@ async def test_b17_answer_for_an_original_in_two_places_is_entered_once(handed: 
     (new,) = (toolset for toolset in calls(journal, 'child') if toolset is not live)
     assert new.values == ['child', 'child']
     assert entries_and_exits(journal, new) == [('enter', 'child'), ('exit', 'child')]
+
+
+@pytest.mark.parametrize('places', [1, 2])
+async def test_b17_tree_that_was_built_for_another_run_and_kept_is_refused(places: int):
+    """Not given to the other user's sub-agent, also where what is inside stands for a toolset that has several places."""
+    kept: list[Any] = []
+
+    @dataclass
+    class Keeping(WrapperToolset[Any]):
+        def for_sub_agent(self, ctx: RunContext[Any]) -> Any:
+            if not kept:
+                kept.append(replace(self, wrapped=self.wrapped.for_sub_agent(ctx)))
+            return kept[0]
+
+    journal = Journal()
+    notes = Notes('t', journal)
+    keeping = Keeping(notes)
+    first, done = asyncio.Event(), asyncio.Event()
+
+    async def wait(value: str) -> None:
+        if value == 'first':
+            first.set()
+            await done.wait()
+
+    others = [notes.prefixed('x')] if places == 2 else []
+    child = calling(['t'], toolsets=[keeping])
+    parent = calling(['delegate'], ['wait'], toolsets=[keeping, *others, delegating(child)], tools=[wait])
+    run = asyncio.create_task(run_as('first', parent))
+    await first.wait()
+    with pytest.raises(UserError, match='works with it'):
+        await run_as('second', parent)
+    done.set()
+    await run
+
+
+async def test_b17_instance_that_a_step_made_anew_is_borrowed_too():
+    class AnewEachStep(Session):
+        async def for_run_step(self, ctx: RunContext[Any]) -> Any:
+            new = copy.copy(self)
+            new.values = self.values
+            return new
+
+    journal = Journal()
+    session = AnewEachStep('t', journal)
+    child = calling(['t'], toolsets=[session])
+    await run_as('run', calling(['t'], ['delegate'], toolsets=[session, delegating(child)]))
+    assert journal.lifecycle == ['+t', '-t']
+
+
+async def test_b10_wrapper_that_copies_deeply_keeps_what_the_run_works_with_inside():
+    @dataclass
+    class Deep(WrapperToolset[Any]):
+        stateful: bool = True
+        log: list[str] = field(default_factory=list[str])
+
+        def copy(self) -> Any:
+            return copy.deepcopy(self)
+
+    journal = Journal()
+    session = Session('t', journal)
+    agent = calling(['t'], toolsets=[Deep(session), session.prefixed('x')])
+    await run_as('run', agent)
+    assert journal.lifecycle == ['+t', '-t']

@@ -105,3 +105,31 @@ async def test_b18_what_is_handed_in_a_wrapper_is_what_a_run_further_down_finds(
     await run_as('parent', calling(['t'], ['delegate'], toolsets=[notes, delegating(child, options=options)]))
     assert [event.toolset for event in journal.of('ask')] == [called(journal, 'parent'), called(journal, 'child')]
     assert called(journal, 'grandchild') is journal.of('ask')[1].got[1]
+
+
+@pytest.mark.parametrize('depth', [3, 4])
+@pytest.mark.parametrize('everything', [False, True])
+async def test_b18_what_all_agents_have_and_hand_on_is_one_instance(everything: bool, depth: int):
+    journal = Journal()
+    notes = Notes('t', journal)
+    agent = calling(['t'], toolsets=[notes])
+    for _ in range(depth - 1):
+        options = lambda ctx: {'toolsets': ctx.for_sub_agent()[:1] if everything else ctx.for_sub_agent(notes)}
+        agent = calling(['t'], ['delegate'], toolsets=[notes, delegating(agent, options=options)])
+    await run_as('run', agent)
+    assert journal.lifecycle == ['+t', '-t']
+
+
+@pytest.mark.parametrize('around', ['filtered', 'combined'])
+async def test_b18_wrapper_of_what_a_sub_agent_has_is_handed_without_it(around: str):
+    journal = Journal()
+    notes = Notes('t', journal)
+    there = (
+        notes.filtered(lambda ctx, tool: True)
+        if around == 'filtered'
+        else CombinedToolset([notes, Server('s', journal)])
+    )
+    child = calling(['t'], toolsets=[notes])
+    delegate = delegating(child, options=lambda ctx: {'toolsets': ctx.for_sub_agent()[:1]})
+    await run_as('run', calling(['t'], ['delegate'], toolsets=[there, delegate]))
+    assert journal.lifecycle.count('+t') == journal.lifecycle.count('-t') == 1
