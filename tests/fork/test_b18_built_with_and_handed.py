@@ -112,9 +112,10 @@ async def test_b18_what_is_handed_in_a_wrapper_is_what_a_run_further_down_finds(
 async def test_b18_what_all_agents_have_and_hand_on_is_one_instance(everything: bool, depth: int):
     journal = Journal()
     notes = Notes('t', journal)
+    all_notes = lambda ctx: [each for each in ctx.for_sub_agent() if each.label == notes.label]
     agent = calling(['t'], toolsets=[notes])
     for _ in range(depth - 1):
-        options = lambda ctx: {'toolsets': ctx.for_sub_agent()[:1] if everything else ctx.for_sub_agent(notes)}
+        options = lambda ctx: {'toolsets': all_notes(ctx) if everything else ctx.for_sub_agent(notes)}
         agent = calling(['t'], ['delegate'], toolsets=[notes, delegating(agent, options=options)])
     await run_as('run', agent)
     assert journal.lifecycle == ['+t', '-t']
