@@ -16,15 +16,20 @@ from pydantic_ai import (
     DeferredToolRequests,
     DeferredToolResults,
     FunctionToolset,
+    ModelMessage,
+    ModelResponse,
     ModelRetry,
     RunContext,
+    TextPart,
     ToolApproved,
+    ToolCallPart,
     ToolDenied,
     UnexpectedModelBehavior,
     UsageLimitExceeded,
     UsageLimits,
     UserError,
 )
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from . import line
 from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, approve, calling, returned
@@ -312,3 +317,27 @@ async def test_b26_a_handler_may_change_its_requests():
     assert isinstance(output, DeferredToolRequests)
     assert [call.tool_call_id for call in output.calls] == ['send']
     assert output.metadata == {'send': {'why': 'send'}}
+
+
+async def test_b26_a_handler_that_shortens_what_it_shows_approves_what_was_asked():
+    text = 'a text that is too long to be shown'
+    ran: list[str] = []
+
+    def send(text: str) -> None:
+        ran.append(text)
+
+    def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        called = any(isinstance(message, ModelResponse) for message in messages)
+        return ModelResponse(
+            [TextPart('done') if called else ToolCallPart('send', {'text': text}, tool_call_id='send')]
+        )
+
+    def answer(requests: DeferredToolRequests) -> DeferredToolResults:
+        shown = requests.approvals[0].args_as_dict()
+        shown['text'] = f'{shown["text"][:6]}…'
+        return approve(requests)
+
+    agent = Agent(FunctionModel(respond), output_type=OUTPUTS)
+    agent.tool_plain(requires_approval=True)(send)
+    await agent.run('go', deferred_tool_handler=Handler(answer))
+    assert ran == [text]
