@@ -52,20 +52,27 @@ def bounds_file(line: Line) -> Path:
     return line.folder / 'locks' / 'bounds.in'
 
 
-def for_other_tests(locked: Sequence[str], own: str, others: str) -> list[str]:
+def for_other_tests(locked: Sequence[str], own: str, others: str, others_lock: str = '') -> list[str]:
     """Return what a lock lists, with the development dependencies of other tests in place of the line's own.
 
-    Plugins of pytest that do the same in both don't go together. What is in the lock stays in its version; what isn't comes in the newest that fits.
+    Plugins of pytest that do the same in both don't go together. What is in the lock stays in its version; what isn't comes in that of the other lock.
 
     Args:
         locked: The requirements of the lock.
         own: The `pyproject.toml` that it was made from.
         others: That of the tests.
+        others_lock: Their `uv.lock`, if there is one.
     """
     ours, theirs = _development(own), _development(others)
     names = {text: canonicalize_name(Requirement(text).name) for text in locked}
     kept = [text for text in locked if names[text] in theirs or names[text] not in ours]
-    return [*kept, *(theirs[name] for name in sorted(theirs.keys() - names.values()))]
+    packages: dict[str, Any] = {package['name']: package for package in tomli.loads(others_lock).get('package', [])}
+    # It grows while it's gone through
+    added = sorted(theirs.keys() - names.values())
+    for name in added:
+        needed = [needed['name'] for needed in packages.get(name, {}).get('dependencies', [])]
+        added += [each for each in needed if each not in added and each not in names.values()]
+    return [*kept, *(f'{name}=={packages[name]["version"]}' if name in packages else theirs[name] for name in added)]
 
 
 def _development(settings: str) -> dict[str, str]:

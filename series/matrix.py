@@ -318,7 +318,9 @@ class _Hatch:
             locked = [text for text in lock.read_text('utf-8').splitlines() if not text.startswith('#')]
             if upstream and (settings := upstream / 'pyproject.toml').exists():
                 own = Git(base_repository(line, report)).run('show', 'HEAD:pyproject.toml')
-                locked = for_other_tests(locked, own, settings.read_text('utf-8'))
+                lock_of_tests = upstream / 'uv.lock'
+                theirs = lock_of_tests.read_text('utf-8') if lock_of_tests.exists() else ''
+                locked = for_other_tests(locked, own, settings.read_text('utf-8'), theirs)
             if python := find_python(cell.python):
                 for side, wheel in wheels.items():
                     requirements = [*locked, f'{DIST_NAME} @ {wheel.as_uri()}']

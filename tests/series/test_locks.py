@@ -178,3 +178,14 @@ def test_locks_have_the_development_dependencies_of_other_tests_in_place_of_thei
     locked = ['httpx==1.0', 'new-recorder==3.1 ; python_version >= "3.12"', 'pytest==8.4']
     assert for_other_tests(locked, own, others) == ['httpx==1.0', 'pytest==8.4', 'old-recorder>=2']
     assert for_other_tests(locked, own, own) == locked
+    lock = """
+        [[package]]
+        name = "old-recorder"
+        version = "2.5"
+        dependencies = [{ name = "tape" }, { name = "httpx" }]
+
+        [[package]]
+        name = "tape"
+        version = "8.1"
+    """
+    assert for_other_tests(locked, own, others, lock)[2:] == ['old-recorder==2.5', 'tape==8.1']
