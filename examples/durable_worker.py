@@ -25,7 +25,8 @@ durability = cast(Any, temporal).TemporalDurability(
     activity_config={'start_to_close_timeout': timedelta(minutes=5), 'heartbeat_timeout': timedelta(seconds=2)}
 )
 model: Any = sys.argv[2] if len(sys.argv) > 2 else SCRIPT
-agent = Agent(model, name='planner', toolsets=[Trip()], capabilities=[durability])
+options: Any = {'capabilities': [durability]}
+agent: Any = Agent(model, name='planner', toolsets=[Trip()], **options)
 
 
 @workflow.defn
@@ -35,7 +36,8 @@ class Planning:
     @workflow.run
     async def run(self, prompt: str) -> str:
         """Run the agent."""
-        return (await agent.run(prompt)).output
+        result = await agent.run(prompt)
+        return result.output
 
 
 async def work(address: str) -> None:
