@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -336,6 +336,25 @@ class Computed(Plain):
         return self
 
 
+class WrapsItself(Session):
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return self.filtered(lambda ctx, tool_def: True)
+
+
+@dataclass
+class KeepsWrapped(WrapperToolset[Any]):
+    """One that doesn't pass `for_run()` on."""
+
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return replace(self)
+
+
+@dataclass
+class KeepsCombined(CombinedToolset[Any]):
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return self
+
+
 ITSELF: dict[str, Callable[[], AbstractToolset[Any]]] = {
     'its own': lambda: ReturnsItself('faulty', Journal()),
     'inherited': Inherits,
@@ -345,9 +364,14 @@ ITSELF: dict[str, Callable[[], AbstractToolset[Any]]] = {
     'passed on': lambda: HandWritten(ReturnsItself('faulty', Journal())),
 }
 itself = pytest.mark.parametrize('make', ITSELF.values(), ids=ITSELF)
+KEPT: dict[str, Callable[[], AbstractToolset[Any]]] = ITSELF | {
+    'in a new wrapper': lambda: WrapsItself('faulty', Journal()),
+    'in a wrapper that says nothing': lambda: KeepsWrapped(Session('faulty', Journal())),
+    'in a combination that says nothing': lambda: KeepsCombined([Session('faulty', Journal())]),
+}
 
 
-@itself
+@pytest.mark.parametrize('make', KEPT.values(), ids=KEPT)
 @pytest.mark.parametrize('method', METHODS)
 async def test_b02_for_run_that_returns_a_stateful_toolset_itself_is_refused_at_the_start(
     make: Callable[[], AbstractToolset[Any]], method: str
@@ -367,6 +391,28 @@ async def test_b02_for_run_that_returns_a_stateless_toolset_itself_is_accepted()
     for run in 'ab':
         await run_as(run, Agent(scripted(['t']), toolsets=[toolset]))
     assert toolset.values == ['a', 'b']
+
+
+@pytest.mark.parametrize('kept', ['made by a factory', 'shared', 'copied'])
+async def test_b02_for_run_that_keeps_what_is_the_runs_own_or_shared_is_accepted(kept: str):
+    """A wrapper around what a factory made, or what is meant to be shared, has nothing to pass on."""
+    journal = Journal()
+
+    @dataclass
+    class PassesOn(WrapperToolset[Any]):
+        async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+            return replace(self, wrapped=await self.wrapped.for_run(ctx))
+
+    t = Session('t', journal)
+    if kept == 'made by a factory':
+        given: Any = DynamicToolset[Any](lambda ctx: KeepsWrapped(Session('t', journal)), per_run_step=False)
+    elif kept == 'shared':
+        given = KeepsWrapped(t.shared())
+    else:
+        given = PassesOn(t)
+    for run in 'ab':
+        await run_as(run, Agent(scripted(['t']), toolsets=[given]))
+    assert t.values == (['a', 'b'] if kept == 'shared' else [])
 
 
 @itself
