@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, UserError
+from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, UserError, WrapperToolset
 from pydantic_ai.output import ToolOutput
 from pydantic_ai.toolsets import CombinedToolset
+from typing_extensions import Self
 
 from .delegation import (
     WAYS,
@@ -194,6 +195,27 @@ async def test_b18_shared_original_is_what_runs_share():
     assert journal.names('enter') == journal.names('exit')
     assert sorted(notes.values) == [f'run{number}' for number in range(5)]
     assert journal.of('copy') == []
+
+
+class Counting(WrapperToolset[Any]):
+    """A wrapper with state of its own."""
+
+    stateful = True
+
+    def copy(self) -> Self:
+        return type(self)(self.wrapped)
+
+
+async def test_b18_shared_original_in_several_places_is_entered_once():
+    journal = Journal()
+    notes = Notes('t', journal)
+    audited = Counting(notes)
+    for given in (notes, audited):
+        journal.events.clear()
+        toolsets = [given.shared().prefixed('a'), CombinedToolset([given.shared()]).prefixed('b')]
+        await run_as('run', calling(['a_t', 'b_t'], toolsets=toolsets))
+        assert journal.lifecycle == ['+t', '-t']
+        assert called(journal, 'run') is notes
 
 
 async def test_b18_shared_original_is_live_for_sub_agents():
