@@ -6,16 +6,18 @@ import logging
 import re
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache, partial
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakValueDictionary, ref
 
 import pytest
-from pydantic_ai import FunctionToolset, RunContext
+from pydantic_ai import FunctionToolset, RunContext, Tool
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import WrapperToolset
 from support import Keeper, Log, StatefulKeeper, call, calling, script, scripts
@@ -306,6 +308,9 @@ class Box:
     def __init__(self) -> None:
         self.kept: list[str] = []
 
+    def note(self, what: str) -> None:
+        self.kept.append(what)
+
 
 class Boxed(Keeper):
     """Has an object of its own kind in its class."""
@@ -355,6 +360,69 @@ def attributed() -> Any:
     return FunctionToolset[Any]([keep])
 
 
+class Holding(Keeper):
+    """Holds whatever it is given."""
+
+    def __init__(self, held: Any) -> None:
+        super().__init__()
+        self.held = held
+
+
+class Cached(Keeper):
+    """Keeps what it is told in a cache of its class."""
+
+    @staticmethod
+    @lru_cache
+    def all() -> list[str]:
+        return []
+
+
+class Uncopyable:
+    """Says that it is its own copy."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+
+class Slotted:
+    """Holds something in a slot."""
+
+    __slots__ = ('held',)
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+
+BOX = Box()
+
+
+def closing(held: Any) -> Any:
+    """Return a function that uses a variable of this one."""
+    return lambda *args: held
+
+
+def prepared() -> Any:
+    """Return a toolset of a function, with an object that remembers and prepares it."""
+
+    async def keep(what: str) -> list[str]:
+        return [what]
+
+    return FunctionToolset[Any]([Tool(keep, prepare=weakly(BOX))])
+
+
+def weakly(box: Any) -> Any:
+    reference = ref(box)
+
+    async def prepare(ctx: RunContext[Any], tool: ToolDefinition) -> ToolDefinition:
+        reference().kept.append(tool.name)
+        return tool
+
+    return prepare
+
+
 class NeverCopied(Keeper):
     """Says that it is its own copy."""
 
@@ -371,6 +439,17 @@ class NeverCopied(Keeper):
         ('hybrid', DefaultedMethod().prefixed('a'), 'its function `note` uses variables'),
         ('hybrid', attributed(), 'or has a default or an attribute that can change'),
         ('isolate', NeverCopied(), 'a copy of it is the same object'),
+        ('hybrid', Holding([].append), 'the `list` of which it has the method `append`'),
+        ('isolate', Holding({'on': [{}.update]}), 'the `dict` of which it has the method `update`'),
+        ('hybrid', Keeper().filtered([].append), 'the `list` of which it has the method `append`'),
+        ('hybrid', Holding(ref(BOX)), 'what it has a weak reference to'),
+        ('hybrid', Holding(WeakValueDictionary(box=BOX)), 'what it has a weak reference to'),
+        ('isolate', prepared(), 'its function `prepare` uses variables'),
+        ('hybrid', Cached(), 'what `functools.cache` keeps of what `all` returns'),
+        ('hybrid', Holding(Uncopyable()), 'the `Uncopyable` in it'),
+        ('hybrid', Holding(deque([Slotted(closing([]))])), 'its function `<lambda>` uses variables'),
+        ('hybrid', Holding(closing(partial(print, BOX))), 'its function `<lambda>` uses variables'),
+        ('hybrid', Holding(closing(BOX.note)), 'its function `<lambda>` uses variables'),
         ('hybrid', ClassState(), '`ClassState.kept` of the class'),
         ('isolate', ClassState(), '`ClassState.kept` of the class'),
         ('isolate', StatefulClassState(), '`ClassState.kept` of the class'),
@@ -421,6 +500,47 @@ class Settled(WrapperToolset[Any]):
 async def test_p02_what_holds_no_state_is_not_refused(toolset: Any) -> None:
     for isolation in ('hybrid', 'isolate'):
         assert await outputs(ToolsetSpec(toolset=toolset), isolation) == FRESH
+
+
+class Caching(FunctionToolset[Any]):
+    """Keeps what it is told in caches of its own, and behind methods of its own objects."""
+
+    def __init__(self) -> None:
+        super().__init__([self.keep])
+        self.all = cache(nothing)
+        self.box = Box()
+        self.note = partial(Box.note, self.box)
+        self.count = self.box.kept.__len__
+
+    async def keep(self, what: str) -> list[str]:
+        self.note(what)
+        self.all(3).append(what)
+        assert self.count() == 1
+        assert self.all(3) == self.box.kept
+        return self.all(3)
+
+
+def nothing(number: int) -> list[str]:
+    return []
+
+
+class Sharing(Keeper):
+    """Says what its copies share."""
+
+    shared_attributes = frozenset({'log', 'on_keep'})
+
+    def __init__(self) -> None:
+        super().__init__(Log())
+        self.on_keep = [].append
+
+
+async def test_p02_shared_attributes_of_an_instance_are_not_refused() -> None:
+    assert await outputs(ToolsetSpec(toolset=Sharing()), 'hybrid') == FRESH
+
+
+@pytest.mark.parametrize('isolation', ['hybrid', 'isolate'])
+async def test_p02_caches_and_methods_of_an_instance_are_kept_apart(isolation: Isolation) -> None:
+    assert await outputs(ToolsetSpec(toolset=Caching()), isolation) == FRESH
 
 
 async def test_p02_server_is_not_copied_unless_all_is_isolated(monkeypatch: pytest.MonkeyPatch) -> None:

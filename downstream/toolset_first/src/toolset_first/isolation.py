@@ -5,27 +5,38 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
-from datetime import date, time, timedelta
-from decimal import Decimal
+from datetime import date, time, timedelta, tzinfo
 from enum import Enum
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial, partialmethod
+from gc import get_referents
 from inspect import isawaitable
 from logging import Logger
+from numbers import Number
 from pathlib import PurePath
 from re import Pattern
 from types import (
     BuiltinFunctionType,
+    CellType,
+    ClassMethodDescriptorType,
+    CodeType,
+    EllipsisType,
     FunctionType,
+    GenericAlias,
     GetSetDescriptorType,
     MappingProxyType,
     MemberDescriptorType,
+    MethodDescriptorType,
     MethodType,
     ModuleType,
+    NotImplementedType,
+    UnionType,
+    WrapperDescriptorType,
 )
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 from uuid import UUID
+from weakref import ReferenceType
 
-from pydantic_ai import AbstractToolset, FunctionToolset, RunContext, Tool
+from pydantic_ai import AbstractToolset, FunctionToolset, RunContext
 from pydantic_ai.toolsets import WrapperToolset
 
 from toolset_first.compat import DynamicToolset
@@ -44,12 +55,21 @@ Isolation: TypeAlias = Literal['trust', 'isolate', 'hybrid']
 """
 
 Wrap: TypeAlias = 'Callable[[AbstractToolset[Any]], AbstractToolset[Any]]'
+_PLAIN: tuple[type[Any], ...] = (
+    *(str, bytes, Number, range, type(None), Enum, date, time, timedelta, tzinfo, UUID, PurePath),
+)
 _CONSTANTS: tuple[type[Any], ...] = (
-    *(str, bytes, int, float, complex, range, type(None), Enum, Decimal, date, time, timedelta, UUID, PurePath),
-    *(type, ModuleType, BuiltinFunctionType, MemberDescriptorType, GetSetDescriptorType, TypeVar, Pattern, Logger),
+    *(*_PLAIN, type, ModuleType, TypeVar, Pattern, Logger, CodeType, EllipsisType, NotImplementedType),
+    *(GenericAlias, UnionType, MemberDescriptorType, GetSetDescriptorType, MethodDescriptorType),
+    *(WrapperDescriptorType, ClassMethodDescriptorType),
 )
 """What nothing can change, or what all share, such as modules, classes and loggers."""
+_CONSTANT_MODULES = ('typing', 'pydantic_core')
 _NOT_LOOKED_INTO = ('pydantic_ai.', 'typing', 'abc', 'builtins')
+_CACHE: type[Any] = type(cache(lambda: None))
+_WRAPPERS: tuple[type[Any], ...] = (
+    *(partial, partialmethod, cached_property, MethodType, staticmethod, classmethod, _CACHE),
+)
 
 
 class IsolationError(ToolsetFirstError):
@@ -113,36 +133,34 @@ def _maker(toolset: AbstractToolset[Any], isolation: Isolation) -> Callable[[], 
     # Each copy would start a server of its own.
     servers = [one for one in inside if isolation != 'isolate' and _is_mcp_server(one)]
     own = [one for one in inside if all(one is not server for server in servers)]
-    if toolset.stateful:
-        make: Callable[[], Any] = cast(Any, toolset).copy
-    else:
-        make = partial(_copied, toolset, servers)
-        functions = [function for one in own for function in (*_functions(one), *_methods(one))]
-        if kept := next((function for function in functions if _keeps_variables(function)), None):
-            raise _refusal(
-                toolset,
-                f'its function `{kept.__name__}` uses variables of the function that it is defined in, or has a default or an '
-                'attribute that can change',
-            )
-        if all(_holds_nothing(one) for one in own):
-            return None
-    if attribute := next((name for one in own for name in _class_state(one)), None):
-        raise _refusal(
-            toolset,
-            f'all have `{attribute}` of the class. Make it an attribute of the instances, or, if nothing changes it, a '
-            "tuple, a `frozenset` or a `MappingProxyType`, or name it in the class's `shared_attributes`",
-        )
+    declared = [value for one in own for name, value in _own_attributes(one) if name in _shared_attributes(one)]
+    reached = _reached(toolset, [*servers, *declared])
+    if not toolset.stateful and all(_has_functions_only(one) for one in own):
+        if kept := next((one for one in reached if _is_atom(one) and _can_change(one)), None):
+            raise _refusal(toolset, _what_is_shared(kept))
+        return None
+    for name, value in (found for one in own for found in _class_attributes(one)):
+        if _can_change(value):
+            raise _refusal(toolset, _what_is_shared(value) if [*_functions(value)] else _what_the_class_has(name))
+    make: Callable[[], Any] = cast(Any, toolset).copy
+    if not toolset.stateful:
+        make = partial(_copied, toolset, servers, [one for one in reached if isinstance(one, _CACHE)])
     try:
-        same = make() is toolset
+        copied = make()
     except Exception as error:
         raise _refusal(toolset, f'{type(error).__name__}: {error}') from error
-    if same:
+    if copied is toolset:
         raise _refusal(toolset, 'a copy of it is the same object')
+    if not toolset.stateful and (kept := _shared(reached, _reached(copied, [*servers, *declared]))):
+        raise _refusal(toolset, _what_is_shared(kept))
     return make
 
 
-def _copied(toolset: AbstractToolset[Any], servers: list[AbstractToolset[Any]]) -> AbstractToolset[Any]:
-    return deepcopy(toolset, {id(one): one for one in servers})
+def _copied(toolset: AbstractToolset[Any], servers: list[AbstractToolset[Any]], caches: list[Any]) -> Any:
+    memo: dict[int, Any] = {id(one): one for one in servers}
+    # `deepcopy()` would share them, with all that they keep.
+    memo |= {id(one): lru_cache(**one.cache_parameters())(one.__wrapped__) for one in caches}
+    return deepcopy(toolset, memo)
 
 
 def _is_mcp_server(toolset: AbstractToolset[Any]) -> bool:
@@ -150,98 +168,167 @@ def _is_mcp_server(toolset: AbstractToolset[Any]) -> bool:
     return not modules.isdisjoint({'pydantic_ai.mcp', 'pydantic_ai.toolsets.fastmcp'})
 
 
-def _holds_nothing(toolset: AbstractToolset[Any]) -> bool:
-    """Whether it has functions, and nothing else."""
+def _has_functions_only(toolset: AbstractToolset[Any]) -> bool:
     if type(toolset) is not FunctionToolset:
         return False
     tools = cast('FunctionToolset[Any]', toolset).tools.values()
-    return all(isinstance(tool.function, FunctionType) for tool in tools)
+    called = [one for tool in tools for one in vars(tool).values() if callable(one) and not isinstance(one, type)]
+    return all(isinstance(one, FunctionType) for one in called)
 
 
-def _functions(holder: object) -> Iterator[Any]:
-    """Return the functions that a toolset, a tool or a container refers to, which a deep copy shares."""
-    values: list[Any] = (
-        [*cast('Mapping[Any, Any]', holder).values()]
-        if isinstance(holder, Mapping)
-        else [*cast('list[Any]', holder)]
-        if isinstance(holder, list | tuple | set | frozenset)
-        else [*getattr(holder, '__dict__', {}).values()]
-    )
-    for value in values:
-        if isinstance(value, Mapping | list | tuple | set | frozenset | Tool):
-            yield from _functions(cast(object, value))
-        else:
-            yield from _inside(value)
+def _reached(root: object, left_out: Iterable[object]) -> list[Any]:
+    """Return what an object refers to, and what that refers to, down to what a deep copy refers to as well."""
+    seen = {id(one) for one in left_out}
+    found: list[Any] = []  # which also keeps them, so that no two have the same `id()`
+    left: list[Any] = [root]
+    while left:
+        one = left.pop()
+        if id(one) not in seen and not _is_constant(one):
+            seen.add(id(one))
+            found.append(one)
+            left += () if _is_atom(one) else get_referents(one)
+    return found
 
 
-def _inside(value: Any) -> Iterator[FunctionType]:
+def _shared(originals: list[Any], copies: list[Any]) -> Any:
+    """Return something among copies that others refer to as well and that can change, if there is any."""
+    known = {id(one) for one in originals}
+    fresh = {id(one) for one in copies} - known
+    for one in copies:
+        weak = isinstance(one, ReferenceType) and id(cast(Any, one)()) not in fresh
+        if (weak or id(one) in known) and _can_change(one):
+            return one
+    return None
+
+
+def _is_constant(value: Any) -> bool:
+    kind: Any = cast(Any, type)(value)  # `isinstance()` asks what a proxy is for
+    return issubclass(kind, _CONSTANTS) or kind.__module__.startswith(_CONSTANT_MODULES)
+
+
+def _is_atom(value: Any) -> bool:
+    """Whether a deep copy refers to the same one, whatever that refers to."""
+    kind: Any = cast(Any, type)(value)
+    return issubclass(kind, (FunctionType, BuiltinFunctionType, property, ReferenceType, _CACHE))
+
+
+def _can_change(value: Any, *seen: int) -> bool:
+    """Whether a value, or what it refers to, can change."""
+    if _is_constant(value) or id(value) in seen:
+        return False
+    inside = _inside(value)
+    return inside is None or any(_can_change(one, id(value), *seen) for one in inside)
+
+
+def _inside(value: Any) -> list[Any] | None:
+    """Return what something refers to that can't change itself, or `None` of what can."""
+    if isinstance(value, FunctionType):
+        named: list[dict[str, Any]] = [value.__kwdefaults__ or {}, vars(value)]
+        held = [*(value.__defaults__ or ()), *(one for names in named for one in names.values())]
+        return held + [_content(cell) for cell in value.__closure__ or ()]
+    if isinstance(value, BuiltinFunctionType):
+        return [value.__self__]
+    if isinstance(value, ReferenceType):
+        return [cast(Any, value)()]
+    if isinstance(value, MethodType):
+        return [value.__self__, value.__func__]
+    if isinstance(value, partial | partialmethod):
+        made = cast('partial[Any]', value)
+        return [made.func, *made.args, *made.keywords.values()]
+    if isinstance(value, _CACHE):
+        return [value.__wrapped__] if _returns_constants(value.__wrapped__) else None
+    if isinstance(value, tuple | frozenset):
+        return [*cast('Iterable[Any]', value)]
+    if isinstance(value, MappingProxyType):
+        return [*cast('Mapping[Any, Any]', value).values()]
+    return [*_unwrapped(value)] or None
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # assigned later, if ever
+        return []
+
+
+def _unwrapped(value: Any) -> Iterator[Any]:
+    """Return what a property or another wrapper of a function wraps."""
+    if isinstance(value, property):
+        yield from (one for one in (value.fget, value.fset, value.fdel) if one)
+    elif isinstance(value, _WRAPPERS):
+        names = ('func', '__func__', '__wrapped__')  # only that of `functools.cache` has nothing but the last
+        yield next(getattr(value, name) for name in names if hasattr(value, name))
+
+
+def _functions(value: Any) -> Iterator[FunctionType]:
     """Return a function, without what is wrapped around it, or those of a property."""
     if isinstance(value, FunctionType):
         yield value
-    elif isinstance(value, property):
-        for one in (value.fget, value.fset, value.fdel):
-            yield from _inside(one)
-    elif isinstance(value, _WRAPPERS):
-        names = ('func', '__func__', '__wrapped__')  # only that of `functools.cache` has nothing but the last
-        yield from _inside(next(getattr(value, name) for name in names if hasattr(value, name)))
+    for one in _unwrapped(value):
+        yield from _functions(one)
 
 
-_WRAPPERS: tuple[type[Any], ...] = (
-    partial,
-    cached_property,
-    MethodType,
-    staticmethod,
-    classmethod,
-    type(cache(lambda: None)),
-)
-
-
-def _keeps_variables(function: Any, *seen: Any) -> bool:
-    """Whether a function refers to something that can change, and that a copy of its toolset would refer to as well."""
-    cells: tuple[Any, ...] = function.__closure__ or ()
+def _returns_constants(function: Any) -> bool:
+    """Whether a function says that it returns what can't change, so that it doesn't matter who has it from a cache."""
     try:
-        held = [cell.cell_contents for cell in cells]
-    except ValueError:  # assigned later, if ever
-        return True
-    named: list[dict[str, Any]] = [function.__kwdefaults__ or {}, vars(function)]
-    held += [*(function.__defaults__ or ()), *(value for values in named for value in values.values())]
-    return any(_can_change(value, function, *seen) for value in held)
-
-
-def _can_change(value: Any, *seen: Any) -> bool:
-    """Whether a value, or what it refers to, can change."""
-    if isinstance(value, _CONSTANTS):
+        return _all_plain(get_type_hints(function).get('return'))
+    except Exception:  # noqa: BLE001 - an annotation can be anything
         return False
-    if isinstance(value, tuple | frozenset):
-        return any(_can_change(one, *seen) for one in cast('Iterable[Any]', value))
-    if isinstance(value, MappingProxyType):
-        return any(_can_change(one, *seen) for one in cast('Mapping[Any, Any]', value).values())
-    functions = [*_inside(value)]
-    return not functions or any(one not in seen and _keeps_variables(one, *seen) for one in functions)
 
 
-def _classes(toolset: AbstractToolset[Any]) -> Iterator[type]:
-    """Return the classes of a toolset, but for those of pydantic-ai."""
-    return (one for one in type(toolset).__mro__ if not one.__module__.startswith(_NOT_LOOKED_INTO))
+def _all_plain(kind: Any) -> bool:
+    if inner := get_args(kind):
+        known = get_origin(kind) in (tuple, frozenset, Union, UnionType)
+        return known and all(one is ... or _all_plain(one) for one in inner)
+    return isinstance(kind, type) and issubclass(kind, _PLAIN)
 
 
-def _methods(toolset: AbstractToolset[Any]) -> Iterator[FunctionType]:
-    """Return the functions in the classes of a toolset, but for those that `dataclass` makes."""
-    for one in _classes(toolset):
+def _shared_attributes(toolset: AbstractToolset[Any]) -> frozenset[str]:
+    return getattr(type(toolset), 'shared_attributes', frozenset())
+
+
+def _own_attributes(toolset: AbstractToolset[Any]) -> Iterable[tuple[str, Any]]:
+    return getattr(toolset, '__dict__', {}).items()
+
+
+def _class_attributes(toolset: AbstractToolset[Any]) -> Iterator[tuple[str, Any]]:
+    """Return what is in the classes of a toolset, but for those of pydantic-ai, and for what is said to be shared."""
+    shared = _shared_attributes(toolset)
+    own = dict(_own_attributes(toolset))  # an instance that has an attribute of that name uses it
+    for one in type(toolset).__mro__:
+        if one.__module__.startswith(_NOT_LOOKED_INTO):
+            continue
         for name, value in vars(one).items():
-            if not (name.startswith('__') and '__dataclass_fields__' in vars(one)):
-                yield from _inside(value)
+            # Of the others, `dataclass` makes some.
+            method = [*_functions(value)] and '__dataclass_fields__' not in vars(one)
+            looked_at = method if name.startswith('__') else name not in own
+            if looked_at and name not in shared and name != '_abc_impl':
+                yield f'{one.__name__}.{name}', value
 
 
-def _class_state(toolset: AbstractToolset[Any]) -> Iterator[str]:
-    """Return what can change in the classes of a toolset, besides what functions keep."""
-    shared: frozenset[str] = getattr(type(toolset), 'shared_attributes', frozenset())
-    own: Mapping[str, Any] = getattr(toolset, '__dict__', {})  # an instance that has an attribute of that name uses it
-    for one in _classes(toolset):
-        for name, value in vars(one).items():
-            looked_at = not name.startswith('__') and name != '_abc_impl' and name not in shared and name not in own
-            if looked_at and not [*_inside(value)] and _can_change(value):
-                yield f'{one.__name__}.{name}'
+def _what_the_class_has(name: str) -> str:
+    return (
+        f'all have `{name}` of the class. Make it an attribute of the instances, or, if nothing changes it, a '
+        "tuple, a `frozenset` or a `MappingProxyType`, or name it in the class's `shared_attributes`"
+    )
+
+
+def _what_is_shared(value: Any) -> str:
+    if functions := [*_functions(value)]:
+        name = functions[0].__name__
+        while isinstance(value, staticmethod | classmethod):
+            value = cast(Any, value).__func__
+        if isinstance(value, _CACHE) and not _returns_constants(value.__wrapped__):
+            return f'copies would share what `functools.cache` keeps of what `{name}` returns'
+        return (
+            f'its function `{name}` uses variables of the function that it is defined in, or has a default or an '
+            'attribute that can change'
+        )
+    if isinstance(value, ReferenceType):
+        return 'copies would share what it has a weak reference to'
+    if isinstance(value, BuiltinFunctionType):
+        return f'copies would share the `{type(value.__self__).__name__}` of which it has the method `{value.__name__}`'
+    return f'copies would share the `{type(value).__name__}` in it, which `copy.deepcopy()` does not copy'
 
 
 def _refusal(toolset: AbstractToolset[Any], why: str) -> IsolationError:
