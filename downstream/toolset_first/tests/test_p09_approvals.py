@@ -118,7 +118,15 @@ def _below(limit: int) -> Callable[[dict[str, Any]], str]:
         ('ask', 1, True),
         ('deny', 0, False),
         ({'account': {'travel*': 'allow'}}, 0, True),
-        ({'account': {'trav?l': 'deny', '*': 'allow'}}, 0, False),  # the first that matches
+        ({'account': {'trav?l': 'deny', '*': 'allow'}}, 0, False),  # the narrowest that matches
+        ({'account': {'*': 'allow', 'trav?l': 'deny'}}, 0, False),
+        ({'account': {'*': 'deny', 'trav*': 'allow'}}, 0, True),
+        ({'account': {'trav*': 'deny', '*': 'allow', 'travel': 'allow'}}, 0, True),
+        ({'account': {'trav*': 'allow', '*vel': 'deny'}}, 0, False),  # the strictest, since none is within the other
+        ({'account': {'*vel': 'ask', 'trav*': 'allow'}}, 1, True),
+        ({'account': {'trave?': 'allow', '?ravel': 'deny'}}, 0, False),
+        ({'account': {'t?*': 'allow', 't*': 'deny'}}, 0, True),
+        ({'account': {'[t]*': 'allow'}}, 1, True),  # no set of characters
         ({'account': {'food': 'allow'}}, 1, True),  # none matches
         ({'account': {'*': 'allow'}, 'purpose': {'': 'deny'}}, 0, False),  # the strictest, of what is left out too
         ({'account': {'*': 'allow'}, 'purpose': {'fun': 'allow'}}, 1, True),
@@ -295,3 +303,13 @@ def test_p09_toolset_is_the_one_that_its_author_wrote() -> None:
     spec = bank(pay='ask')
     agent = Runtime([clerk := AgentSpec('clerk', model='test', toolset_specs=[spec])]).built(clerk)[1]
     assert any(getattr(one, 'wrapped', None) is spec.toolset for one in agent.toolsets)
+
+
+async def _later(arguments: dict[str, Any]) -> str:
+    return 'allow'
+
+
+def test_p09_async_rule_is_refused() -> None:
+    rule: Any = _later
+    with pytest.raises(ApprovalError, match='The rule for `pay` is an async function'):
+        bank(pay=rule)

@@ -213,13 +213,24 @@ async def test_shell_passes_no_keys_on(tmp_path: Path, monkeypatch: pytest.Monke
         ('git status', 1, True),
         ('gitk --version', 1, False),
         ('rm -rf x', 0, False),
+        ('echo sent', 0, True),
+        ('echo --force', 0, False),
+        ('echo --force sent', 1, True),
     ],
 )
 async def test_shell_rules_are_for_the_words_that_a_command_begins_with(
     command: str, asked: int, ran: bool, tmp_path: Path
 ) -> None:
     ask = Yes()
-    spec = shell(commands={'git --version': 'allow', 'rm': 'deny'})
+    # The one with the most words counts, wherever it stands
+    commands: Any = {
+        'git --version': 'allow',
+        'rm': 'deny',
+        'echo': 'allow',
+        'echo --force sent': 'ask',
+        'echo --force': 'deny',
+    }
+    spec = shell(commands=commands)
     (said,) = await use(spec, tmp_path, call('run', command=command), ask=ask)
     assert len(ask.asked) == asked
     assert ('exit status' in said) == ran
@@ -250,6 +261,7 @@ def test_toolsets_that_are_ready_are_named_in_worker_files(write: Write) -> None
         ('files: {rot: x}', "'files': files() got an unexpected keyword argument 'rot'"),
         ('files: {write: 1}', "'files': `write` of `files` cannot be 1."),
         ('files: {max_bytes: many}', "'files': `max_bytes` of `files` cannot be 'many'."),
+        ("shell: {commands: {'ls | wc': deny}}", "'shell': 'ls | wc' in `commands` of `shell` names no command."),
         ('shell: {commands: {ls: yes}}', "'shell': 'ls': True is no rule for a command."),
         ('shell: {approval: {rn: deny}}', "'shell': The rule for `rn` names no tool. The tools are called: `run`."),
     ],

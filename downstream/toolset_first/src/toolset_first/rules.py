@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from fnmatch import fnmatchcase
+from inspect import iscoroutinefunction
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -16,7 +17,8 @@ Verdict: TypeAlias = Literal['allow', 'ask', 'deny']
 Rule: TypeAlias = Verdict | Mapping[str, Mapping[str, Verdict]] | Callable[[dict[str, Any]], Verdict]
 """What is said of a tool's calls: always the same; by argument, as `{'account': {'travel*': 'allow'}}`; or by a function of the arguments.
 
-Patterns are those of file names, but for texts of any kind: `*` matches `/` and `..`, so use a function where a path is judged."""
+In a pattern, `*` stands for anything, `/` and `..` included, and `?` for one character; so use a function where a path is judged. The narrowest pattern that matches counts,
+in whatever order they are written; of several of which none is within another, the strictest."""
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 _TEXTS = {None, 'path'}
@@ -41,6 +43,8 @@ def frozen(rules: Mapping[str, Rule] | None) -> Mapping[str, Rule]:
 def _frozen(tool: object, rule: object) -> Rule:
     if not isinstance(tool, str):
         raise ApprovalError(f'A rule is for the name of a tool, and {tool!r} is no text. Put it in quotes.')
+    if iscoroutinefunction(rule):
+        raise ApprovalError(f'The rule for `{tool}` is an async function. Write one with `def`: nothing waits for it.')
     if callable(rule) or rule in VERDICTS:
         return cast('Rule', rule)
     if isinstance(rule, Mapping) and rule:
@@ -63,7 +67,7 @@ def _patterns(patterns: object) -> Mapping[str, Verdict] | None:
 
 
 def judge(tool: str, rule: Rule, arguments: Any, schema: Mapping[str, Any]) -> Verdict:
-    """Return what a rule says of a call. Where patterns contradict each other, the strictest counts.
+    """Return what a rule says of a call. Where patterns for several arguments contradict each other, the strictest counts.
 
     Args:
         tool: The tool.
@@ -88,7 +92,7 @@ def judge(tool: str, rule: Rule, arguments: Any, schema: Mapping[str, Any]) -> V
             found.add(_matched(patterns, _text(tool, name, given[name])))
         else:  # a server makes of it what it likes, so it counts as whatever the patterns say at their strictest
             found.add('deny' if 'deny' in patterns.values() else 'ask')
-    return 'deny' if 'deny' in found else 'ask' if 'ask' in found else 'allow'
+    return strictest(found)
 
 
 def _parameters(arguments: Any, properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,10 +123,30 @@ def _fields(value: Any, properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _matched(patterns: Mapping[str, Verdict], value: str) -> Verdict:
-    for pattern, verdict in patterns.items():
-        if fnmatchcase(value, pattern):
-            return verdict
-    return 'ask'
+    """Return what the narrowest patterns say that match, in whatever order they are written."""
+    found = [pattern for pattern in patterns if _matches(pattern, value)]
+    narrowest = [one for one in found if not any(_is_within(other, one) for other in found)]
+    return strictest(patterns[one] for one in narrowest)
+
+
+def _matches(pattern: str, value: str) -> bool:
+    return fnmatchcase(value, pattern.replace('[', '[[]'))  # which would begin a set of characters
+
+
+def _is_within(narrow: str, wide: str) -> bool:
+    """Whether a pattern matches less than another one does."""
+    return _covers(wide, narrow) and not _covers(narrow, wide)
+
+
+def _covers(wide: str, narrow: str) -> bool:
+    # As a text, `*` is matched by another `*` only, since `?` stands for one character.
+    return fnmatchcase(narrow, wide.replace('[', '[[]').replace('?', '[!*]'))
+
+
+def strictest(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the strictest of what is said of a call, and `ask` if nothing is."""
+    found = set(verdicts)
+    return 'deny' if 'deny' in found else 'allow' if found == {'allow'} else 'ask'
 
 
 def _text(tool: str, name: str, value: object) -> str:

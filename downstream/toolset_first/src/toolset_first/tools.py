@@ -19,7 +19,7 @@ from typing_extensions import ParamSpec
 from toolset_first.contracts import ToolsetBuildContext, ToolsetSpec
 from toolset_first.errors import ToolsetFirstError
 from toolset_first.inputs import InputError, attached, decoded
-from toolset_first.rules import VERDICTS, Verdict
+from toolset_first.rules import VERDICTS, Verdict, strictest
 from toolset_first.texts import quoted
 
 _NOT_PLAIN = ('|', '>', '<', ';', '&', '`', '$', '\n', '\r', '\0')
@@ -141,7 +141,7 @@ def shell(
     """Make a toolset that runs commands, without a shell: no pipes, no redirections, no variables.
 
     Args:
-        commands: What is said of commands, by the words that they begin with, as `{'git status': 'allow'}`. The first that fits counts.
+        commands: What is said of commands, by the words that they begin with, as `{'git status': 'allow'}`. The one with the most words counts, in whatever order they are written.
         default: What is said of all others.
         folder: Where they run, relative to the project's folder.
         timeout: After how many seconds a command is ended, with all that it has started.
@@ -154,16 +154,18 @@ def shell(
         if not isinstance(words, str) or verdict not in VERDICTS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ToolsetFirstError(f'{words!r}: {verdict!r} is no rule for a command. Write `allow`, `ask` or `deny`.')
 
+    known = [([], default), *((_begin(words), verdict) for words, verdict in commands.items())]
+
     def judge_command(arguments: dict[str, Any]) -> Verdict:
         try:
             words = _words(arguments['command'])
         except InputError:
             return 'allow'  # refused without being run
-        for begin, verdict in commands.items():
-            expected = shlex.split(begin)
-            if expected and words[: len(expected)] == expected:
-                return verdict
-        return default
+        found: dict[int, list[Verdict]] = {}
+        for expected, verdict in known:
+            if words[: len(expected)] == expected:
+                found.setdefault(len(expected), []).append(verdict)
+        return strictest(found[max(found)])
 
     def build(context: ToolsetBuildContext) -> FunctionToolset[Any]:
         async def run(command: str) -> str:
@@ -178,6 +180,14 @@ def shell(
         return FunctionToolset[Any]([run])
 
     return ToolsetSpec(build, approval_config={'run': judge_command})
+
+
+def _begin(words: str) -> list[str]:
+    """Return the words that a rule is for."""
+    try:
+        return _words(words)
+    except InputError as error:
+        raise ToolsetFirstError(f'{words!r} in `commands` of `shell` names no command. {error}') from error
 
 
 def _words(command: str) -> list[str]:
