@@ -397,11 +397,13 @@ class Slotted:
 
 
 BOX = Box()
+APPEND: Any = list[str]().append
+UPDATE: Any = dict[str, str]().update
 
 
 def closing(held: Any) -> Any:
     """Return a function that uses a variable of this one."""
-    return lambda *args: held
+    return lambda: held
 
 
 def prepared() -> Any:
@@ -414,7 +416,7 @@ def prepared() -> Any:
 
 
 def weakly(box: Any) -> Any:
-    reference = ref(box)
+    reference: Any = ref(box)
 
     async def prepare(ctx: RunContext[Any], tool: ToolDefinition) -> ToolDefinition:
         reference().kept.append(tool.name)
@@ -439,9 +441,9 @@ class NeverCopied(Keeper):
         ('hybrid', DefaultedMethod().prefixed('a'), 'its function `note` uses variables'),
         ('hybrid', attributed(), 'or has a default or an attribute that can change'),
         ('isolate', NeverCopied(), 'a copy of it is the same object'),
-        ('hybrid', Holding([].append), 'the `list` of which it has the method `append`'),
-        ('isolate', Holding({'on': [{}.update]}), 'the `dict` of which it has the method `update`'),
-        ('hybrid', Keeper().filtered([].append), 'the `list` of which it has the method `append`'),
+        ('hybrid', Holding(APPEND), 'the `list` of which it has the method `append`'),
+        ('isolate', Holding({'on': [UPDATE]}), 'the `dict` of which it has the method `update`'),
+        ('hybrid', Keeper().filtered(APPEND), 'the `list` of which it has the method `append`'),
         ('hybrid', Holding(ref(BOX)), 'what it has a weak reference to'),
         ('hybrid', Holding(WeakValueDictionary(box=BOX)), 'what it has a weak reference to'),
         ('isolate', prepared(), 'its function `prepare` uses variables'),
@@ -531,7 +533,7 @@ class Sharing(Keeper):
 
     def __init__(self) -> None:
         super().__init__(Log())
-        self.on_keep = [].append
+        self.on_keep = APPEND
 
 
 async def test_p02_shared_attributes_of_an_instance_are_not_refused() -> None:

@@ -12,7 +12,7 @@ except ImportError as error:  # the base, which has none
 
 from toolset_first.approvals import Answer, ApprovalDenied, Approvals, Question
 from toolset_first.contracts import AgentSpec, EntrySpec, ToolsetBuildContext, ToolsetSpec, WorkerArgs
-from toolset_first.errors import ToolsetFirstError
+from toolset_first.errors import ExitError, ToolsetFirstError
 from toolset_first.inputs import InputError, normalize_input
 from toolset_first.isolation import Isolation, IsolationError
 from toolset_first.project import Project, load_project
@@ -44,6 +44,7 @@ __all__ = (
     'DepthError',
     'EntryError',
     'EntrySpec',
+    'ExitError',
     'InputError',
     'Isolation',
     'IsolationError',

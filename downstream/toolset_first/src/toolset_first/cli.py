@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from toolset_first.approvals import Answer, Approvals, Question
-from toolset_first.errors import ToolsetFirstError
+from toolset_first.errors import ToolsetFirstError, placed
 from toolset_first.inputs import decoded
 from toolset_first.project import Project, load_project, usage_limits
 from toolset_first.report import describe_rules
@@ -173,7 +173,7 @@ def _errors(debug: bool) -> Iterator[None]:
     except (KeyboardInterrupt, asyncio.CancelledError):
         messages.print('interrupted')
         raise typer.Exit(130) from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - all become one line
+    except BaseException as error:  # noqa: BLE001 - all become one line
         _say(error, debug)
         raise typer.Exit(1) from None
 
@@ -181,8 +181,8 @@ def _errors(debug: bool) -> Iterator[None]:
 def _say(error: BaseException, debug: bool) -> None:
     if debug:
         _print_escaped(''.join(traceback.format_exception(error)), 'dim')
-    kind = '' if isinstance(error, ToolsetFirstError) else f'{type(error).__name__}: '
-    _print_escaped(f'error: {kind}{error}', 'red')
+    text = f'{type(error).__name__}: {error}' if isinstance(error, Exception) else placed(error)
+    _print_escaped(f'error: {error if isinstance(error, ToolsetFirstError) else text}', 'red')
 
 
 def _print_escaped(text: str, style: str) -> None:

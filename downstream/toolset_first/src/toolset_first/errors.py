@@ -21,6 +21,11 @@ def exit_as_error() -> Iterator[None]:
     try:
         yield
     except SystemExit as error:
-        frames = [one for one in extract_tb(error.__traceback__) if not one.filename.startswith('<')]  # of `exit()`
-        frame = frames[-1]
-        raise ExitError(f'{frame.filename}:{frame.lineno}: SystemExit: {error}') from error
+        raise ExitError(placed(error)) from error
+
+
+def placed(error: BaseException) -> str:
+    """Return what was raised, and by which line."""
+    frames = [one for one in extract_tb(error.__traceback__) if not one.filename.startswith('<')]  # of `exit()`
+    where = f'{frames[-1].filename}:{frames[-1].lineno}: ' if frames else ''
+    return f'{where}{type(error).__name__}: {error}'

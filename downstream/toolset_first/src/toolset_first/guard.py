@@ -18,7 +18,9 @@ from pydantic_ai.toolsets import (
     WrapperToolset,
     describe_lifecycle,
 )
+from typing_extensions import Self
 
+from toolset_first.compat import IS_1
 from toolset_first.errors import exit_as_error
 from toolset_first.rules import ApprovalError, Rule, Verdict, check_rules, judge
 
@@ -47,6 +49,24 @@ class Guarded(WrapperToolset[Any]):
     rules: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
     default: Callable[[], Verdict] = field(default=lambda: 'allow', repr=False, compare=False)
 
+    if not IS_1:  # where copies of several toolsets are made in tasks
+
+        async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+            """Return the toolset for a run."""
+            with exit_as_error():
+                return await super().for_run(ctx)
+
+    async def __aenter__(self) -> Self:
+        """Enter the toolset."""
+        with exit_as_error():
+            await cast(Any, super()).__aenter__()
+        return self
+
+    async def __aexit__(self, *failure: object) -> bool | None:
+        """Exit it."""
+        with exit_as_error():
+            return await super().__aexit__(*failure)
+
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """Return the tools, and refuse rules that name none of them."""
         with exit_as_error():
@@ -59,7 +79,7 @@ class Guarded(WrapperToolset[Any]):
                 schemas |= known if schemas.keys() <= known.keys() else {}
             check_rules(self.rules, schemas)
         # Asked about in `call_tool`, which is where the arguments are valid
-        return {name: _callable(tool) if tool.tool_def.kind == 'unapproved' else tool for name, tool in tools.items()}
+        return {name: _callable(tool) for name, tool in tools.items()}
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
@@ -89,7 +109,27 @@ class Guarded(WrapperToolset[Any]):
         raise ApprovalRequired(metadata={**metadata, JUDGED: Judged(verdict, tool_args)})
 
 
+class _Validator:
+    """Validates arguments, which can run a project's code."""
+
+    def __init__(self, validator: Any) -> None:
+        self._validator = validator
+
+    def validate_python(self, *args: Any, **options: Any) -> Any:
+        """Validate an object."""
+        with exit_as_error():
+            return self._validator.validate_python(*args, **options)
+
+    def validate_json(self, *args: Any, **options: Any) -> Any:
+        """Validate JSON."""
+        with exit_as_error():
+            return self._validator.validate_json(*args, **options)
+
+
 def _callable(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
+    tool = replace(tool, args_validator=cast(Any, _Validator(tool.args_validator)))
+    if tool.tool_def.kind != 'unapproved':
+        return tool
     metadata = {**(tool.tool_def.metadata or {}), JUDGED: 'unapproved'}
     return replace(tool, tool_def=replace(tool.tool_def, kind='function', metadata=metadata))
 

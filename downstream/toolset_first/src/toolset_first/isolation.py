@@ -115,11 +115,17 @@ def made(
     """Make a toolset that is for no run of an agent, as that of an entry. A factory may be async."""
     if spec.factory:
         with exit_as_error():
-            return spec.factory(replace(context, options=spec.options))
+            found = spec.factory(replace(context, options=spec.options))
+        return _awaited(found) if isawaitable(found) else found
     assert spec.toolset is not None
     toolset = spec.toolset
     make = None if spec.shared or (isolation == 'trust' and not toolset.stateful) else _maker(toolset, isolation)
     return make() if make else toolset
+
+
+async def _awaited(found: Awaitable[AbstractToolset[Any] | None]) -> AbstractToolset[Any] | None:
+    with exit_as_error():
+        return await found
 
 
 def _maker(toolset: AbstractToolset[Any], isolation: Isolation) -> Callable[[], AbstractToolset[Any]] | None:
@@ -146,7 +152,8 @@ def _maker(toolset: AbstractToolset[Any], isolation: Isolation) -> Callable[[], 
     if not toolset.stateful:
         make = partial(_copied, toolset, servers, [one for one in reached if isinstance(one, _CACHE)])
     try:
-        copied = make()
+        with exit_as_error():
+            copied = make()
     except Exception as error:
         raise _refusal(toolset, f'{type(error).__name__}: {error}') from error
     if copied is toolset:
@@ -195,7 +202,7 @@ def _shared(originals: list[Any], copies: list[Any]) -> Any:
     known = {id(one) for one in originals}
     fresh = {id(one) for one in copies} - known
     for one in copies:
-        weak = isinstance(one, ReferenceType) and id(cast(Any, one)()) not in fresh
+        weak = issubclass(type(one), ReferenceType) and id(one()) not in fresh
         if (weak or id(one) in known) and _can_change(one):
             return one
     return None

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, TypeAdapter
 from pydantic_ai import AbstractToolset, Agent, DeferredToolRequests, FunctionToolset, ModelRetry, RunContext
 from pydantic_ai.messages import (
     ModelMessage,
+    ModelResponse,
     PartDeltaEvent,
     PartStartEvent,
     RetryPromptPart,
@@ -27,6 +28,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model
 from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import LifecycleDescription, describe_lifecycle
 from pydantic_ai.usage import RunUsage, UsageLimits
@@ -254,7 +256,7 @@ class Runtime:
         if spec.compatible_models and not any(fnmatchcase(name, pattern) for pattern in spec.compatible_models):
             wanted = ', '.join(f'`{pattern}`' for pattern in spec.compatible_models)
             raise ToolsetFirstError(f'The agent {spec.name!r} works with {wanted} only, and the model is `{name}`.')
-        return model
+        return model if isinstance(model, str) else _Model(model)
 
     def create_scope(self, entry: EntrySpec, history: Sequence[ModelMessage] = (), *, chat: bool = False) -> CallScope:
         """Return a scope with the toolset of an entry: `async with runtime.create_scope(entry) as scope`.
@@ -311,6 +313,7 @@ class CallRuntime:
             DepthError: That would be too deep.
             UnknownAgentError: There is no agent of that name.
             InputError: The input doesn't fit.
+            ExitError: Something that the project has written ends the program, as `sys.exit()` does.
             ApprovalError: A call needed approval, or a result from elsewhere, and nobody was there to give it.
             UsageLimitExceeded: The limits of the call, or those of all agents together, have been reached.
         """
@@ -318,8 +321,9 @@ class CallRuntime:
         spec, agent = runtime.built(spec_or_name)
         if self.frame.depth >= runtime.max_depth:
             raise DepthError(self.frame.depth, runtime.max_depth, self.frame.name, spec.name)
-        arguments = read_input(spec.schema_in, input_data)
-        prompt = render_input(arguments, runtime.folder, hidden=runtime.allow_hidden)
+        with exit_as_error():
+            arguments = read_input(spec.schema_in, input_data)
+            prompt = render_input(arguments, runtime.folder, hidden=runtime.allow_hidden)
         child = CallRuntime(runtime, CallFrame(spec.name, self.frame.depth + 1, prompt), self.turn)
         first = self.frame.depth == 0 and not self.frame.lent
         self.frame.lent |= first
@@ -327,7 +331,8 @@ class CallRuntime:
         toolsets = self.kept.for_run() if first and self.kept else []
         try:
             child.tell('start', prompt if isinstance(prompt, str) else str(prompt[0]))
-            output, messages = await child._run(spec, agent, self.frame.messages if first else [], toolsets)
+            with exit_as_error():
+                output, messages = await child._run(spec, agent, self.frame.messages if first else [], toolsets)
         except BaseException:
             self.frame.lent &= not first
             raise
@@ -410,6 +415,15 @@ def _streams(model: Model) -> bool:
     if isinstance(model, FunctionModel):
         return model.stream_function is not None
     return type(model).request_stream is not Model.request_stream
+
+
+class _Model(WrapperModel):
+    """A model that a project brings, which may run the project's code."""
+
+    async def request(self, *args: Any, **options: Any) -> ModelResponse:
+        """Make a request."""
+        with exit_as_error():
+            return await super().request(*args, **options)
 
 
 class AgentToolset(FunctionToolset[CallRuntime]):

@@ -154,7 +154,10 @@ def shell(
         if not isinstance(words, str) or verdict not in VERDICTS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ToolsetFirstError(f'{words!r}: {verdict!r} is no rule for a command. Write `allow`, `ask` or `deny`.')
 
-    known = [([], default), *((_begin(words), verdict) for words, verdict in commands.items())]
+    known: list[tuple[list[str], Verdict]] = [
+        ([], default),
+        *((_begin(words), verdict) for words, verdict in commands.items()),
+    ]
 
     def judge_command(arguments: dict[str, Any]) -> Verdict:
         try:
