@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -161,9 +162,9 @@ def test_shell_ends_what_takes_too_long_and_all_that_it_started(
 ) -> None:
     from hookable_toolset.builtin import ShellTool
 
-    monkeypatch.setattr(ShellTool, 'timeout', 0.3)
+    monkeypatch.setattr(ShellTool, 'limit', 0.3)
     shown = chat('shell sleep 60 & echo $! > pid; wait', 'y')
-    assert "shell: TimeoutError: Tool 'shell' took longer than 0.3 seconds." in shown
+    assert 'shell: TimeoutError: The command took longer than 0.3 seconds.\n' in shown
     process = int((tmp_path / 'work' / 'pid').read_text())
     for _ in range(100):
         if not alive(process):
@@ -185,24 +186,54 @@ def test_shell_returns_only_after_what_took_too_long_has_ended(tmp_path: Path, m
     async def run() -> None:
         waits = anyio.Event()
 
-        async def communicate(process: Any) -> Any:
+        async def wait(process: Any) -> Any:
             waits.set()
-            return await wait_for_output(process)
+            return await wait_for_end(process)
 
         async def cancel() -> None:
             # Not while the process is made, when there is nothing yet that could be killed
             await waits.wait()
             tasks.cancel_scope.cancel()
 
-        monkeypatch.setattr(asyncio.subprocess.Process, 'communicate', communicate)
+        monkeypatch.setattr(asyncio.subprocess.Process, 'wait', wait)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cancel)
             await ShellTool(tmp_path).call(cast('Any', None), 'sleep 600')
         assert killed and not alive(killed[0])
 
-    wait_for_output: Any = asyncio.subprocess.Process.communicate
+    wait_for_end: Any = asyncio.subprocess.Process.wait
     monkeypatch.setattr(os, 'killpg', kill_slowly)
     anyio.run(run)
+
+
+@pytest.mark.parametrize(
+    ('rest', 'said'), [('', '[exit code 0]'), ('; sleep 30', 'TimeoutError: The command took longer')]
+)
+def test_shell_says_what_it_can_not_end(
+    chat: Chat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rest: str, said: str
+) -> None:
+    from hookable_toolset.builtin import ShellTool
+
+    monkeypatch.setattr(ShellTool, 'limit', 5)
+    shown = chat(f"shell setsid sh -c 'echo $$ > pid; exec sleep 30' & until test -s pid; do :; done{rest}", 'y')
+    process = int((tmp_path / 'work' / 'pid').read_text())
+    assert alive(process)
+    os.kill(process, signal.SIGKILL)
+    assert said in shown
+    assert ' Something that it has started in another session could not be ended, and goes on.\n' in shown
+
+
+def test_shell_keeps_the_last_of_what_a_command_prints(tmp_path: Path) -> None:
+    from hookable_toolset.builtin import ShellTool
+
+    tracemalloc.start()
+    try:
+        command = 'head -c 30000000 /dev/zero; echo the end'
+        said = asyncio.run(ShellTool(tmp_path).call(cast('Any', None), command))
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000
+    finally:
+        tracemalloc.stop()
+    assert said.endswith('\0the end\n[exit code 0]') and len(said) < 20_100
 
 
 def alive(process: int) -> bool:

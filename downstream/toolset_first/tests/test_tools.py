@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -189,6 +192,39 @@ async def test_shell_ends_what_takes_too_long_with_all_that_it_has_started(tmp_p
     (tmp_path / 'slow.py').write_text(code)
     (said,) = await use(shell(timeout=5), tmp_path, call('run', command=f'{sys.executable} slow.py'))
     assert said == 'on\n(exit status none: ended after 5 seconds)'
+
+
+@pytest.mark.parametrize(('rest', 'status'), [('', '0'), ('time.sleep(30)', 'none: ended after 5 seconds')])
+async def test_shell_says_what_it_can_not_end(rest: str, status: str, tmp_path: Path) -> None:
+    code = f"""
+import subprocess, sys, time
+sleep = [sys.executable, '-c', 'import time; time.sleep(30)']
+print(subprocess.Popen(sleep, start_new_session=True).pid, flush=True)
+{rest}
+"""
+    (tmp_path / 'start.py').write_text(code)
+    (said,) = await use(shell(timeout=5), tmp_path, call('run', command=f'{sys.executable} start.py'))
+    process, _, rest = said.partition('\n')
+    os.kill(int(process), signal.SIGKILL)  # it is there
+    why = 'something that it has started in another session could not be ended, and goes on'
+    assert rest == f'(exit status {status}; {why})'
+
+
+async def test_shell_is_cancelled_with_the_run(tmp_path: Path) -> None:
+    (tmp_path / 'slow.py').write_text('import os, time\nopen("pid", "w").write(f"{os.getpid()}\\n"); time.sleep(30)')
+    run = asyncio.ensure_future(use(shell(), tmp_path, call('run', command=f'{sys.executable} slow.py')))
+    while not (tmp_path / 'pid').exists() or '\n' not in (tmp_path / 'pid').read_text():
+        await asyncio.sleep(0.01)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / 'pid').read_text()), 0)
+
+
+async def test_shell_without_its_folder_says_so(tmp_path: Path) -> None:
+    (said,) = await use(shell(folder='away'), tmp_path, call('run', command='ls'))
+    assert said == f'error: There is no folder "{tmp_path}/away".'
 
 
 async def test_shell_cuts_what_a_command_prints(tmp_path: Path) -> None:

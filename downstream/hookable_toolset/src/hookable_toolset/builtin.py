@@ -103,7 +103,10 @@ class ShellTool(FolderTool):
 
     name = 'shell'
     description = 'Run a shell command in the folder.'
-    timeout = 30.0
+    limit = 30.0
+    """How many seconds a command may take."""
+    kept = 20_000
+    """How many characters are returned of what a command prints: the last ones."""
 
     def is_available(self) -> bool:
         """Only where processes have groups that can be ended together."""
@@ -111,30 +114,92 @@ class ShellTool(FolderTool):
 
     def get_instruction(self, ctx: RunContext[Any]) -> str:
         """Tell the limit."""
-        return f'A command of `shell` is ended after {self.timeout:g} seconds.'
+        return f'A command of `shell` is ended after {self.limit:g} seconds.'
 
     def get_approval_metadata(self) -> dict[str, Any]:
         """Say what happens."""
         return {'warning': 'This runs a command on your machine.', 'folder': str(self.folder)}
 
     async def call(self, ctx: RunContext[Any], command: str) -> str:
-        """Run."""
-        process = await asyncio.create_subprocess_shell(
-            command,
-            cwd=self.folder,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
+        """Run.
+
+        Raises:
+            TimeoutError: It took too long.
+        """
+        output = _Output(4 * self.kept)
+        # A pipe of our own: with that of a `Process`, `wait()` waits for all that have it.
+        reader, writer = os.pipe()
         try:
-            output, _ = await process.communicate()
+            await output.open(reader)
+            process = await asyncio.create_subprocess_shell(
+                command,
+                cwd=self.folder,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=writer,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except BaseException:
+            output.close()
+            raise
         finally:
-            with suppress(ProcessLookupError):  # All of it may have ended.
+            os.close(writer)
+        ended, read = asyncio.ensure_future(process.wait()), asyncio.ensure_future(output.read())
+        try:
+            await asyncio.wait([ended], timeout=self.limit)
+            in_time = ended.done()
+            if in_time:  # What it has started may have something to say.
+                await asyncio.wait([read], timeout=GRACE)
+        finally:
+            with suppress(ProcessLookupError, PermissionError):  # All of it may have ended, or be another user's.
                 os.killpg(process.pid, signal.SIGKILL)
             with anyio.CancelScope(shield=True):  # When its time is over, all else in here is cancelled.
-                await process.wait()
-        return f'{output.decode(errors="replace")[-20_000:]}[exit code {process.returncode}]'
+                await asyncio.wait([ended, read], timeout=GRACE)
+            goes_on = _what_goes_on(process.pid, ended, read)
+            ended.cancel()
+            read.cancel()
+            output.close()
+        if not in_time:
+            raise TimeoutError(f'The command took longer than {self.limit:g} seconds.{goes_on}')
+        return f'{output.data.decode(errors="replace")[-self.kept :]}[exit code {process.returncode}]{goes_on}'
+
+
+GRACE = 1.0
+"""How many seconds what should end at once may take."""
+
+
+def _what_goes_on(number: int, ended: asyncio.Future[Any], read: asyncio.Future[Any]) -> str:
+    """Say what could not be ended, as far as it shows."""
+    if not ended.done():
+        return f' Process {number} could not be ended, and goes on.'
+    return '' if read.done() else ' Something that it has started in another session could not be ended, and goes on.'
+
+
+class _Output:
+    """The last of what comes out of a pipe."""
+
+    def __init__(self, limit: int):
+        self.data, self.limit = bytearray(), limit
+        self._pipe: asyncio.BaseTransport | None = None
+        self._stream = asyncio.StreamReader()
+
+    async def open(self, reader: int) -> None:
+        """Open the pipe."""
+        loop = asyncio.get_running_loop()
+        self._pipe, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self._stream), os.fdopen(reader, 'rb', 0)
+        )
+
+    async def read(self) -> None:
+        """Read it to its end."""
+        while piece := await self._stream.read(65_536):
+            self.data += piece
+            del self.data[: -self.limit]
+
+    def close(self) -> None:
+        """Close it."""
+        if self._pipe:
+            self._pipe.close()
 
 
 def scripted_model(messages: list[m.ModelMessage], info: AgentInfo) -> m.ModelResponse:

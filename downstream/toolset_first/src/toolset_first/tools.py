@@ -214,13 +214,52 @@ async def _run(
     words: Sequence[str], folder: Path, environment: Mapping[str, str], timeout: float, max_chars: int
 ) -> tuple[str, str]:
     """Run a command in a process group of its own, and return its exit status and what it printed."""
+    printed = _Printed(4 * max_chars)
+    # A pipe of our own: with that of a `Process`, `wait()` waits for all that have it.
+    reader, writer = os.pipe()
     try:
-        process = await asyncio.create_subprocess_exec(
+        await printed.open(reader)
+        process = await _started(words, folder, environment, writer)
+    except BaseException:
+        printed.close()
+        raise
+    finally:
+        os.close(writer)
+    ended, read = asyncio.ensure_future(process.wait()), asyncio.ensure_future(printed.read())
+    try:
+        await asyncio.wait([ended], timeout=timeout)
+        in_time = ended.done()
+        if in_time:  # what it has started may have something to say
+            await asyncio.wait([read], timeout=_GRACE)
+    finally:
+        with suppress(ProcessLookupError, PermissionError):  # what it has started, too
+            os.killpg(process.pid, signal.SIGKILL)
+        try:
+            await asyncio.wait([ended, read], timeout=_GRACE)
+        finally:
+            goes_on = _what_goes_on(process.pid, ended, read)
+            ended.cancel()
+            read.cancel()
+            printed.close()
+    status = str(process.returncode) if in_time else f'none: ended after {timeout:g} seconds'
+    text = printed.kept.decode(errors='replace')
+    is_cut = printed.size > len(printed.kept) or len(text) > max_chars
+    cut = f'\n… cut: the command printed {printed.size:,} bytes.' if is_cut else ''
+    return status + goes_on, text[:max_chars].rstrip() + cut
+
+
+async def _started(
+    words: Sequence[str], folder: Path, environment: Mapping[str, str], output: int
+) -> asyncio.subprocess.Process:
+    if not folder.is_dir():
+        raise InputError(f'There is no folder {quoted(str(folder))}.')
+    try:
+        return await asyncio.create_subprocess_exec(
             *words,
             cwd=folder,
             env=environment,
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=output,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
         )
@@ -228,30 +267,44 @@ async def _run(
         raise InputError(f'There is no command {quoted(words[0])}.') from None
     except (OSError, ValueError) as error:
         raise InputError(f'{quoted(words[0])} cannot be run: {error}.') from error
-    kept = bytearray()
-    try:
-        size = await asyncio.wait_for(_read(process, kept, 4 * max_chars), timeout)
-        status = str(process.returncode)
-    except asyncio.TimeoutError:
-        size, status = len(kept), f'none: ended after {timeout:g} seconds'
-    finally:
-        with suppress(ProcessLookupError, PermissionError):  # what it has started, too
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-    text = kept.decode(errors='replace')
-    cut = f'\n… cut: the command printed {size:,} bytes.' if size > len(kept) or len(text) > max_chars else ''
-    return status, text[:max_chars].rstrip() + cut
 
 
-async def _read(process: asyncio.subprocess.Process, kept: bytearray, limit: int) -> int:
-    """Read what a process prints, keep as much as the limit says, and return how much there was."""
-    assert process.stdout is not None
-    size = 0
-    while piece := await process.stdout.read(65_536):
-        size += len(piece)
-        kept += piece[: limit - len(kept)]
-    await process.wait()
-    return size
+_GRACE = 1.0
+"""How many seconds what should end at once may take."""
+
+
+def _what_goes_on(number: int, ended: asyncio.Future[Any], read: asyncio.Future[Any]) -> str:
+    """Say what could not be ended, as far as it shows."""
+    if not ended.done():
+        return f'; process {number} could not be ended, and goes on'
+    return '' if read.done() else '; something that it has started in another session could not be ended, and goes on'
+
+
+class _Printed:
+    """What comes out of a pipe, up to a limit, and how much there was."""
+
+    def __init__(self, limit: int) -> None:
+        self.kept, self.limit, self.size = bytearray(), limit, 0
+        self._pipe: asyncio.BaseTransport | None = None
+        self._stream = asyncio.StreamReader()
+
+    async def open(self, reader: int) -> None:
+        """Open the pipe."""
+        loop = asyncio.get_running_loop()
+        self._pipe, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self._stream), os.fdopen(reader, 'rb', 0)
+        )
+
+    async def read(self) -> None:
+        """Read it to its end."""
+        while piece := await self._stream.read(65_536):
+            self.size += len(piece)
+            self.kept += piece[: self.limit - len(self.kept)]
+
+    def close(self) -> None:
+        """Close it."""
+        if self._pipe:
+            self._pipe.close()
 
 
 def _check(name: str, options: Mapping[str, tuple[object, Any]]) -> None:
