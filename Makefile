@@ -75,12 +75,8 @@ carry: $(READY) ## bring the fixups in the tree of LINE to that of the other lin
 review: $(READY) ## show what changed in the series since the revision REV=… of this repository (default: HEAD)
 	@$(TOOL) -m series review $(LINE) $(REV) $(ARGS)
 
-.PHONY: sizes
-sizes: $(READY) ## write how many lines each patch adds, and how many of them all lines share, to docs/decisions.md
-	@$(TOOL) -m series sizes
-
 .PHONY: overview
-overview: $(READY) ## write what each patch needs, its size, what upstream has said, and what to send first, to docs/patches.md
+overview: $(READY) ## write what each patch needs, its size, what lines share, what upstream has said, and what to send first, to docs/patches.md
 	@$(TOOL) -m series overview
 
 .PHONY: status

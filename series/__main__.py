@@ -37,7 +37,6 @@ from series.progress import Report, heartbeat
 from series.rebase import Rebased, abort_rebase, continue_rebase, rebase
 from series.release import release
 from series.review import compare, review
-from series.sizes import PAGE, write_sizes
 from series.status import Status, status
 from series.verify import verify
 
@@ -211,11 +210,6 @@ def _review(options: Namespace, report: Report) -> str:
     else:
         found, since = review(line, revision or 'HEAD', report, colour=colour), f'in `{revision or "HEAD"}`'
     return found or f'The series on {line.name} is the same as {since}.'
-
-
-def _sizes(options: Namespace, report: Report) -> str:
-    page = PAGE.as_posix()
-    return f'Wrote the table of sizes to `{page}`.' if write_sizes(Path.cwd()) else f'`{page}` has these sizes already.'
 
 
 def _overview(options: Namespace, report: Report) -> str:
@@ -445,7 +439,6 @@ _VERBS = {
     'rebase': _Verb('start a new line from this one, for another release of upstream', _rebase, _add_rebase),
     'carry': _Verb("bring the fixups in a line's tree to that of another line", _carry, _add_carry),
     'review': _Verb('show what changed in the series since a revision of this repository', _review, _add_review),
-    'sizes': _Verb('write how many lines each patch adds, and how many are common, to the docs', _sizes, _add_nothing),
     'overview': _Verb(
         'write what each patch needs, its size and what upstream has said to the docs', _overview, _add_nothing
     ),

@@ -126,10 +126,6 @@ class OverviewError(SeriesError):
     """What is written down of patches that no line has."""
 
 
-class SizesError(SeriesError):
-    """A page without a place for the table of sizes."""
-
-
 class LockError(SeriesError):
     """Requirements that uv finds no releases for."""
 

@@ -1,4 +1,4 @@
-"""Say for each patch what it needs, how large it is, what upstream has said about its subject, and what to send first."""
+"""Say for each patch what it needs, how large it is, what of it the lines share, what upstream has said, and what to send first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from series.folders import write
 from series.line import Line, find_lines
 from series.message import Message, read_message
 from series.needs import all_needs, direct_needs
-from series.sizes import added_lines
+from series.sizes import added_lines, sizes
 
 PAGE = Path('docs') / 'patches.md'
 """The page that is written."""
@@ -52,6 +52,8 @@ class Entry:
     message: Message
     lines: int
     """How many it adds to the package."""
+    common: int | None
+    """How many of them the newest two lines with this patch share, or `None` if only one line has it."""
     needs: Sequence[int]
     """The numbers of the patches that it names."""
     stack: int
@@ -66,7 +68,7 @@ class Entry:
         return self.message.values('Upstream-Status') == ['Pending']
 
 
-def entries(line: Line, said: Mapping[str, Sequence[Said]]) -> list[Entry]:
+def entries(line: Line, said: Mapping[str, Sequence[Said]], common: Mapping[str, int | None]) -> list[Entry]:
     """Describe the patches of a line, in their order."""
     messages = {patch: read_message(patch) for patch in line.patches}
     needs = direct_needs(messages)
@@ -77,6 +79,7 @@ def entries(line: Line, said: Mapping[str, Sequence[Said]]) -> list[Entry]:
             numbers[patch],
             message,
             len(added_lines(patch)),
+            common[message.subject],
             [numbers[need] for need in needs[patch]],
             len(stacks[patch]),
             sum(patch in stack for stack in stacks.values()),
@@ -120,19 +123,22 @@ def overview(root: Path) -> str:
     read, said = read_said(root)
     parts = [
         '# The patches',
-        f'What each patch needs, how many lines it adds to the package, and what upstream has said about its subject, as read on {read}. '
+        f'What each patch needs, its size, and what upstream has said about its subject, as read on {read}. '
+        + '*Lines* counts what the patch adds to Python modules of the package, with empty lines, comments and docstrings; *common* counts those that the patch of the same subject adds on the other line too. '
         + '`make overview` writes this page; what upstream has said is kept in `patches/upstream.toml`. '
         + '[Open a pull request](pull-requests.md) says how to send one.',
     ]
-    for line in reversed(find_lines(root)):
-        found = entries(line, said)
+    lines = find_lines(root)
+    common = {size.subject: size.common for size in sizes(lines)}
+    for line in reversed(lines):
+        found = entries(line, said, common)
         listed = [
             f'{number}. patch {entry.number}, *{entry.message.subject}*: {_count(entry.lines, "line")}; {_carries(entry.carries)}'
             for number, entry in enumerate(first_to_send(found), 1)
         ]
-        rows = ['| | patch | lines | needs | upstream |', '| ---: | --- | ---: | --- | --- |']
+        rows = ['| | patch | lines | common | needs | upstream |', '| ---: | --- | ---: | ---: | --- | --- |']
         rows += [
-            f'| {entry.number} | {entry.message.subject} | {entry.lines} | {_needs(entry)} | {_status(entry)} |'
+            f'| {entry.number} | {entry.message.subject} | {entry.lines} | {_common(entry)} | {_needs(entry)} | {_status(entry)} |'
             for entry in found
         ]
         parts += [f'## {line.name}', 'To send first, since each stands alone:', '\n'.join(listed), '\n'.join(rows)]
@@ -156,6 +162,10 @@ def _needs(entry: Entry) -> str:
         return 'stands alone'
     below = f'; {entry.stack} in all' if entry.stack > len(entry.needs) else ''
     return ', '.join(map(str, entry.needs)) + below
+
+
+def _common(entry: Entry) -> str:
+    return '–' if entry.common is None else str(entry.common)
 
 
 def _status(entry: Entry) -> str:

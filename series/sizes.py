@@ -9,15 +9,8 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
-from series.errors import SizesError
-from series.folders import write
-from series.line import Line, find_lines
+from series.line import Line
 from series.message import read_message
-
-PAGE = Path('docs') / 'decisions.md'
-"""The page that has the table."""
-
-_START, _END = '<!-- sizes:start -->', '<!-- sizes:end -->'
 
 _CODE = f'{UPSTREAM_FOLDER}/{PACKAGE}/'
 
@@ -83,41 +76,3 @@ def share(found: Iterable[Size]) -> float:
     both = [(size.common, [len(added) for added in size.added.values()][-2:]) for size in found]
     same = sum(2 * common for common, _ in both if common is not None)
     return same / max(1, sum(sum(counts) for common, counts in both if common is not None))
-
-
-def table(lines: Sequence[Line]) -> str:
-    """Return the table as Markdown, the newest line first."""
-    names = [line.name for line in reversed(lines)]
-    rows = [['patch', *names, 'common', 'share'], ['---', *['---:'] * (len(names) + 2)]]
-    found = sizes(lines)
-    for size in found:
-        counts = [str(len(size.added[name])) if name in size.added else '' for name in names]
-        common = '' if size.common is None else str(size.common)
-        # What adds nothing to either has nothing in common.
-        part = f'{share([size]):.0%}' if common and any(size.added.values()) else ''
-        rows.append([size.subject, *counts, common, part])
-    sums = [str(sum(len(size.added.get(name, ())) for size in found)) for name in names]
-    rows.append(['all', *sums, str(sum(size.common or 0 for size in found)), ''])
-    return ''.join(f'| {" | ".join(row)} |\n'.replace('|  |', '| |').replace('|  |', '| |') for row in rows)
-
-
-def write_sizes(root: Path) -> bool:
-    """Write the table into its page, and say whether that changed the page.
-
-    Raises:
-        SizesError: The page has no place for it.
-        NoLineError: There is no line.
-    """
-    page = root / PAGE
-    text = page.read_text('utf-8')
-    found = re.fullmatch(f'(.*{_START}\n).*(\n{_END}.*)', text, re.DOTALL)
-    if not found:
-        raise SizesError(
-            f'`{PAGE.as_posix()}` has no place for the table of sizes.',
-            f'Write the lines `{_START}` and `{_END}` where it is to be, then run `make sizes` again.',
-        )
-    changed = f'{found[1]}\n{table(find_lines(root))}{found[2]}'
-    if changed == text:
-        return False
-    write(page, changed)
-    return True

@@ -32,8 +32,6 @@ positional arguments:
     carry     bring the fixups in a line's tree to that of another line
     review    show what changed in the series since a revision of this
               repository
-    sizes     write how many lines each patch adds, and how many are common,
-              to the docs
     overview  write what each patch needs, its size and what upstream has said
               to the docs
     status    say whether each patch still applies to the newest upstream

@@ -40,13 +40,13 @@ def test_overview_says_what_each_patch_needs_and_what_to_send_first(series: Line
         '1. patch 1, *Add `a`*: 2 lines; 2 other patches stand on it\n'
         '2. patch 5, *Add `e`*: 1 line; nothing stands on it\n'
         '\n'
-        '| | patch | lines | needs | upstream |\n'
-        '| ---: | --- | ---: | --- | --- |\n'
-        '| 1 | Add `a` | 2 | stands alone |  |\n'
-        '| 2 | Add `b` | 1 | 1 | [#7](https://github.com/pydantic/pydantic-ai/issues/7), issue, open, 2025-12-31: asks for b |\n'
-        '| 3 | Add `c` | 1 | 2; 2 in all |  |\n'
-        '| 4 | Add `d` | 1 | stands alone | Inappropriate [ours] |\n'
-        '| 5 | Add `e` | 1 | stands alone |  |\n'
+        '| | patch | lines | common | needs | upstream |\n'
+        '| ---: | --- | ---: | ---: | --- | --- |\n'
+        '| 1 | Add `a` | 2 | – | stands alone |  |\n'
+        '| 2 | Add `b` | 1 | – | 1 | [#7](https://github.com/pydantic/pydantic-ai/issues/7), issue, open, 2025-12-31: asks for b |\n'
+        '| 3 | Add `c` | 1 | – | 2; 2 in all |  |\n'
+        '| 4 | Add `d` | 1 | – | stands alone | Inappropriate [ours] |\n'
+        '| 5 | Add `e` | 1 | – | stands alone |  |\n'
     )
     assert write_overview(series.root)
     assert not write_overview(series.root)

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from series.__main__ import main
 from series.apply import apply
 from series.extract import extract
 from series.line import Line, find_line
-from series.sizes import Size, added_lines, share, sizes, table
+from series.sizes import Size, added_lines, share, sizes
 from tests.series.upstream import PACKAGE, User, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
@@ -84,37 +83,3 @@ def test_sizes_lists_the_patches_of_the_newest_line_first(series: Line) -> None:
         ('Add `more()`', ['1.0.0', '0.9.0']),
         ('Add a page', ['1.0.0']),
     ]
-    assert table([older, series]) == (
-        '| patch | 1.0.0 | 0.9.0 | common | share |\n'
-        '| --- | ---: | ---: | ---: | ---: |\n'
-        '| Add `more()` | 9 | 9 | 8 | 89% |\n'
-        '| Add a page | 0 | | | |\n'
-        '| all | 9 | 9 | 8 | |\n'
-    )
-
-
-def test_sizes_writes_its_table_between_the_marks_only(
-    series: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(series.root)
-    (page := series.root / 'docs/decisions.md').parent.mkdir()
-    page.write_text('Before\n\n<!-- sizes:start -->\nold\n<!-- sizes:end -->\n\nAfter\n')
-    assert main(['sizes']) == 0
-    assert page.read_text() == (f'Before\n\n<!-- sizes:start -->\n\n{table([series])}\n<!-- sizes:end -->\n\nAfter\n')
-    assert main(['sizes']) == 0
-    assert capsys.readouterr().out == (
-        'Wrote the table of sizes to `docs/decisions.md`.\n`docs/decisions.md` has these sizes already.\n'
-    )
-
-
-def test_sizes_without_a_place_says_what_to_write(
-    series: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(series.root)
-    (series.root / 'docs').mkdir()
-    (series.root / 'docs/decisions.md').write_text('Nothing\n')
-    assert main(['sizes']) == 1
-    assert capsys.readouterr().err == (
-        'error: `docs/decisions.md` has no place for the table of sizes.\n'
-        'Write the lines `<!-- sizes:start -->` and `<!-- sizes:end -->` where it is to be, then run `make sizes` again.\n'
-    )
