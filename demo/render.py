@@ -14,7 +14,7 @@ from demo.verdict import Comparison, State, Verdict, conclude
 
 # Only the colours of the terminal's own palette, which are readable on dark and light alike; and no meaning without a word.
 _STYLES = {State.LEAKS: 'bold red', State.ISOLATED: 'bold green', State.UNCLEAR: 'bold magenta'}
-_SIGNS = {State.LEAKS: '✗', State.ISOLATED: '✓', State.UNCLEAR: '?'}
+SIGNS = {State.LEAKS: '✗', State.ISOLATED: '✓', State.UNCLEAR: '?'}
 _MOST = 300  # characters of one answer, or of one error, which a real model's provider may make very long
 
 
@@ -40,7 +40,7 @@ def render(base: Results, fork: Results, comparisons: Sequence[Comparison]) -> R
         parts += [Text(), render_scenario(base, fork, comparisons, number)]
     shown, words = conclude(comparisons)
     sign = State.ISOLATED if shown else State.LEAKS
-    parts += [Text(), Text(f'{_SIGNS[sign]} {words}', style=_STYLES[sign])]
+    parts += [Text(), Text(f'{SIGNS[sign]} {words}', style=_STYLES[sign])]
     if model and any(State.UNCLEAR in (each.base.state, each.fork.state) for each in comparisons):
         parts.append(
             Text('A real model may not do as asked, and its provider may refuse. Try again, or leave `--model` out.')
@@ -102,7 +102,7 @@ def _saw(run: Run, number: int, verdict: Verdict) -> Text:
 
 
 def _verdict(verdict: Verdict) -> Text:
-    return Text(f'{_SIGNS[verdict.state]} {_plain(str(verdict))}', style=_STYLES[verdict.state])
+    return Text(f'{SIGNS[verdict.state]} {_plain(str(verdict))}', style=_STYLES[verdict.state])
 
 
 def _plain(text: str) -> str:

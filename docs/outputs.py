@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import subprocess
@@ -10,10 +9,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from rich.console import Console
-
 from demo.environments import Side, run_sides
-from demo.render import render_scenario
+from demo.render import SIGNS
 from demo.results import Results
 from demo.verdict import compare
 from docs.shown import ROOT, block, fill, write, written_pages
@@ -22,9 +19,6 @@ from pydantic_ai_slim.fork.errors import ForkError
 from series.errors import SeriesError
 from series.line import Line, find_line
 from series.progress import waiting
-
-WIDTH = 78
-"""How wide the demonstration is printed: GitHub shows that much without a scroll bar."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,13 +41,15 @@ def show_output(page: Path, what: str) -> str | None:
 
 
 def demonstrate(key: str) -> str:
-    """Return a scenario of the demonstration, as it is printed."""
+    """Return a scenario of the demonstration as a table, which a phone can fold."""
     base, fork = _demonstration()
-    out = Console(file=io.StringIO(), width=WIDTH, color_system=None, legacy_windows=False)
     number = [scenario.key for scenario in base.scenarios].index(key)
-    out.print(render_scenario(base, fork, compare(base, fork), number))
-    assert isinstance(out.file, io.StringIO)
-    return block('\n'.join(line.rstrip() for line in out.file.getvalue().splitlines()))
+    left, right, verdict = base.scenarios[number], fork.scenarios[number], compare(base, fork)[number]
+    rows = [[left.title, 'base', 'fork'], ['---'] * 3]
+    for run, (mine, other) in enumerate(zip(left.runs, right.runs, strict=True), 1):
+        rows.append([f'run {run}: {mine.did}', *('<br>'.join(each.seen.saw) for each in (mine, other))])
+    rows.append(['verdict', *(f'{SIGNS[each.state]} {each}' for each in (verdict.base, verdict.fork))])
+    return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
 
 
 def compare_example(name: str) -> str:

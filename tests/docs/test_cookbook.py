@@ -68,6 +68,23 @@ def test_make_example_leaves_it_to_the_command_what_to_build(arguments: list[str
     assert recipe.split()[-2 - len(arguments) :] == ['-m', 'examples', *(['cache'] if arguments else [])]
 
 
+def links(page: Path) -> set[str]:
+    """Return the pages and headings that a page links to."""
+    found = re.findall(r'\]\((?![a-z]+:)([^)#\s]*)(#[^)\s]*)?\)', page.read_text('utf-8'))
+    return {f'{(page.parent / target).resolve() if target else page}{anchor}' for target, anchor in found}
+
+
+def test_cookbook_and_situations_are_two_clicks_from_the_readme() -> None:
+    once = links(ROOT / 'README.md')
+    twice = once.union(*(links(Path(page)) for page in once if page.endswith('.md')))
+    situations = ROOT / 'docs' / 'situations.md'
+    headings = re.findall(r'^## (.+)$', situations.read_text('utf-8'), re.MULTILINE)
+
+    assert {str(COOKBOOK / f'{chapter}.md') for chapter in CHAPTERS} - twice == set()
+    assert headings
+    assert {f'{situations}#{heading.lower().replace(" ", "-")}' for heading in headings} - twice == set()
+
+
 @pytest.mark.parametrize('page', ['README.md', 'docs/index.md'])
 def test_cookbook_is_linked_from_the_front_pages(page: str) -> None:
     path = ROOT / page

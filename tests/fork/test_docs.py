@@ -38,6 +38,7 @@ BLOCK = re.compile(
 NO_PROGRAM = {
     'wrapper_convention': 'two methods of a class',
     'durable_toolset': 'imports a shop that is made up',
+    'headers': 'asks an MCP server; `servers/test_docs_headers.py` has one',
 }
 """What isn't run, and why."""
 
@@ -173,26 +174,30 @@ def test_docs_example_prints_what_it_says(program: Program, request: pytest.Fixt
 
 
 @each_program
-def test_docs_example_prints_the_same_for_two_users_at_once(program: Program) -> None:
-    alone = asyncio.run(program.run())
+@pytest.mark.anyio
+async def test_docs_example_prints_the_same_for_two_users_at_once(program: Program) -> None:
+    alone = await program.run()
 
-    async def twice() -> list[str]:
-        return await asyncio.gather(program.run(), program.run())
-
-    assert asyncio.run(twice()) == [alone, alone]
+    assert await asyncio.gather(program.run(), program.run()) == [alone, alone]
 
 
 @each_program
-def test_docs_example_prints_the_same_inside_of_its_agents(program: Program) -> None:
-    alone = asyncio.run(program.run())
+@pytest.mark.anyio
+async def test_docs_example_prints_the_same_inside_of_its_agents(program: Program) -> None:
+    alone = await program.run()
 
-    async def inside() -> str:
-        async with AsyncExitStack() as stack:
-            for agent in program.agents:
-                await stack.enter_async_context(agent)
-            return await program.run()
+    async with AsyncExitStack() as stack:
+        for agent in program.agents:
+            await stack.enter_async_context(agent)
+        assert await program.run() == alone
 
-    assert asyncio.run(inside()) == alone
+
+@pytest.mark.anyio
+@pytest.mark.parametrize('program', ['stream'], indirect=True)
+async def test_docs_example_of_a_stream_keeps_it_alive(program: Program) -> None:
+    program.names['KEEP_ALIVE'] = 0
+
+    assert {': keep-alive', 'data: "{\\"add\\":\\"Added.\\"}"'} == set((await program.run()).splitlines())
 
 
 def test_docs_have_examples() -> None:
