@@ -102,28 +102,32 @@ def write(line: str, python: str, measured: Mapping[str, Sequence[Measured]], co
     parts = [
         *_takeaway(found, counted or {}),
         f'![How the time of a run grows on {line}]({line}.svg)',
-        f'Line {line}, Python {python}. A ratio is the median of those of all rounds, with their middle half in brackets.',
+    ]
+    tables = [
+        f'Line {line}, Python {python}. A ratio is the median of those of all rounds, with their middle half in brackets.'
     ]
     for title, of_part in measured.items():
         if title == 'peers':
-            parts.append('\n'.join(['| a run of | tools | |', '| --- | ---: | ---: |', *map(_peer, of_part)]))
+            tables.append('\n'.join(['| a run of | tools | |', '| --- | ---: | ---: |', *map(_peer, of_part)]))
             continue
         size = {'tools': 'tools', 'memory': 'runs'}.get(title, 'size')
         rows = [f'| workload | {size} | base | fork | fork / base |', '| --- | ---: | ---: | ---: | ---: |']
-        parts.append('\n'.join([*rows, *map(_row, of_part)]))
+        tables.append('\n'.join([*rows, *map(_row, of_part)]))
     if counted:
         rows = [
             '| instructions of | size | base | lifecycle | fork | fork / base |',
             '| --- | ---: | ---: | ---: | ---: | ---: |',
         ]
-        parts.append('\n'.join([*rows, *starmap(_counted, counted.items())]))
+        tables.append('\n'.join([*rows, *starmap(_counted, counted.items())]))
     if (aims := GOALS.get(line)) and (goals := [*_goals(aims, found, counted), *_memory(aims, found)]):
         rows = [
             f'| what, by {"instructions" if counted else "time"} | is | goal | met or not, and why |',
             '| --- | ---: | ---: | --- |',
         ]
-        parts.append('\n'.join([*rows, *goals]))
-    return '\n\n'.join(parts) + '\n'
+        tables.append('\n'.join([*rows, *goals]))
+        parts.append(f'{sum(goal.endswith("| met |") for goal in goals)} of {len(goals)} goals are met.')
+    fold = '<details markdown="1">\n<summary>All that was measured</summary>'
+    return '\n\n'.join([*parts, fold, *tables, '</details>']) + '\n'
 
 
 def _takeaway(found: Mapping[tuple[str, int], Measured], counted: Counted) -> Iterator[str]:

@@ -11,6 +11,10 @@ from series.__main__ import main
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / 'docs/verbs.md').read_text('utf-8')
+UPSTREAM = ('install', 'typecheck')
+"""What `make` does in a clone of upstream."""
+
+TARGETS = re.findall(r'^([a-z-]+):.*## ', (ROOT / 'Makefile').read_text('utf-8'), re.MULTILINE)
 
 
 def test_verbs_have_a_heading_each(capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,9 +27,17 @@ def test_verbs_have_a_heading_each(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_verbs_names_each_target_of_make() -> None:
-    targets = re.findall(r'^([a-z-]+):.*## ', (ROOT / 'Makefile').read_text('utf-8'), re.MULTILINE)
-    # Steps of `make fork`, and the list of all
-    further = {'environments', 'help'}
+    assert TARGETS
+    assert [target for target in TARGETS if f'make {target}' not in PAGE] == []
 
-    assert targets
-    assert [target for target in targets if f'make {target}' not in PAGE and target not in further] == []
+
+def test_pages_name_only_targets_that_make_help_lists() -> None:
+    pages = [ROOT / 'README.md', *(ROOT / 'docs').rglob('*.md')]
+    # In a block or in backticks, not in the middle of a sentence
+    named = {
+        name: page.name
+        for page in pages
+        for name in re.findall(r'(?:^|`)make ([a-z][a-z-]*)', page.read_text('utf-8'), re.MULTILINE)
+    }
+
+    assert {name: page for name, page in named.items() if name not in {*TARGETS, *UPSTREAM}} == {}

@@ -61,6 +61,16 @@ def test_report_begins_with_what_to_take_away() -> None:
     assert by_instructions.startswith("**A run takes 50% of the base's instructions with 15 tools, and 25% with 150.**")
 
 
+def test_report_folds_its_tables_behind_what_they_come_to() -> None:
+    counted = {('run', 15): {'base': 20e6, 'fork': 10e6}, ('run', 150): {'base': 20e6, 'fork': 5e6}}
+
+    before, _, folded = write('2.68.0', '3.12', {}, counted).partition('<details markdown="1">\n<summary>')
+
+    assert before.endswith('1 of 2 goals are met.\n\n')
+    assert '|' not in before
+    assert folded.endswith('\n\n</details>\n')
+
+
 def test_report_compares_a_factory_with_the_run_that_its_goal_was_set_for() -> None:
     report = write(
         '1.26.0', '3.12', {}, {('factory', 15): {'fork': 4.34e6 * 1.4}, ('factory', 150): {'fork': 11.02e6 * 3}}
