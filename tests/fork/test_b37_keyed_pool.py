@@ -214,6 +214,27 @@ async def test_b37_what_a_pool_cannot_keep_is_refused():
         ToolsetScopePool(kept, limit=0)
 
 
+@pytest.mark.parametrize('used_before', [False, True])
+async def test_b37_key_that_is_not_hashable_opens_nothing(used_before: bool):
+    journal = Journal()
+    session = Session('t', journal)
+    before = asyncio.all_tasks()
+    async with ToolsetScopePool(session, limit=1) as chats:
+        if used_before:
+            async with chats('Ada'):
+                pass
+        for key in (['Ada'], ('Ada', ['Bob'])):
+            with pytest.raises(TypeError, match='unhashable'):
+                async with chats(key):  # pyright: ignore[reportArgumentType]
+                    pytest.fail('The block was entered')
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert chats.keys == ['Ada'][:used_before]
+            assert journal.lifecycle == ['+t'][:used_before]
+    assert journal.lifecycle == ['+t', '-t'][: 2 * used_before]
+    assert asyncio.all_tasks() <= before
+
+
 async def test_b37_entry_that_fails_is_the_callers_and_the_next_one_tries_again():
     journal = Journal()
     fail: dict[str, BaseException] = {'enter': RuntimeError('enter')}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -63,3 +64,35 @@ async def test_b37_scope_inside_of_a_workflow_keeps_and_one_outside_is_refused(e
         # One that isn't given it knows nothing of it
         await run_as('f', whole)
     assert journal.lifecycle.count('+t') == journal.lifecycle.count('-t') == 4
+
+
+@pytest.mark.usefixtures('dbos', 'prefect')
+@pytest.mark.parametrize('engine', ['dbos', 'prefect'])
+async def test_b37_block_outside_of_a_workflow_leaves_one_inside_alone(engine: str):
+    """Both are open at once, as where a websocket holds a chat whose messages are answered in workflows."""
+    session = Session('t', Journal())
+    agent = Agent(scripted(['t']), toolsets=[session], name='plain')
+    pool = ToolsetScopePool(session)
+    opened, other_opened = asyncio.Event(), asyncio.Event()
+
+    async def message() -> None:
+        async with pool('key') as scope:
+            await run_as('a', agent, toolsets=[scope])
+            opened.set()
+            await other_opened.wait()
+            await run_as('b', agent, toolsets=[scope])
+
+    decorate: Any = DBOS.workflow() if engine == 'dbos' else flow
+    message = decorate(message)
+    if engine == 'dbos':
+        DBOS.launch()
+
+    task = asyncio.ensure_future(message())
+    await opened.wait()
+    async with pool('key') as scope:
+        other_opened.set()
+        await task
+        await message()
+        await run_as('c', agent, toolsets=[scope])
+        assert scope.instance_of(session).values == ['a', 'b', 'a', 'b', 'c']
+    await pool.aclose()
