@@ -7,17 +7,20 @@ import contextvars
 import gc
 import random
 import weakref
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from pydantic_ai import UserError
+from pydantic_ai import FunctionToolCallEvent, UserError
 from pydantic_ai.toolsets import ToolsetScopePool
 from typing_extensions import Self
 
 from .cancelling import cancelled_after
 from .delegation import calling
+from .line import stream_events
 from .test_b34_entered_and_exited_by_the_scope import Grouped
+from .test_b36_end_of_a_scope import TidiesUp
 from .toolsets import METHODS, Journal, Server, Session, run_as
 
 pytestmark = pytest.mark.anyio
@@ -150,6 +153,32 @@ async def test_b37_end_of_a_key_in_use_cancels_its_run_and_exits():
         async with chats('Ada') as chat:
             await run_as('again', calling(['t'], toolsets=[session]), toolsets=[chat])
             assert chat.instance_of(session).values == ['again']
+
+
+async def test_b37_end_of_a_key_cancels_its_stream_and_not_who_reads_that():
+    """One task reads two chats, each chunk in a task of its own, and goes on when one of them is ended."""
+    journal = Journal()
+    session = TidiesUp('t', journal)
+    agent = calling(['t'], toolsets=[session])
+
+    async def stream(key: str) -> AsyncGenerator[Any, None]:
+        async with chats(key) as chat, stream_events(agent, 'go', toolsets=[chat]) as events:
+            async for event in events:
+                yield event
+
+    async with ToolsetScopePool(session) as chats:
+        ada, bob = stream('Ada'), stream('Bob')
+        for chunks in (ada, bob):
+            while not isinstance(await asyncio.ensure_future(anext(chunks)), FunctionToolCallEvent):
+                pass
+        await until(lambda: len(journal.of('call')) == 2)
+        await chats.end('Ada')
+        assert [event.kind for event in journal.of('tidy', 'exit')] == ['tidy', 'exit']
+        assert chats.keys == ['Bob']
+        await asyncio.sleep(0)
+        for chunks in (ada, bob):
+            await chunks.aclose()
+    assert len(journal.of('tidy')) == len(journal.of('exit')) == 2
 
 
 async def test_b37_idle_and_least_recently_used_are_ended_but_none_in_use():
