@@ -1,12 +1,13 @@
-"""A chat over HTTP: each user has a REPL that stays from message to message, and approves what leaves it."""
+"""A chat over HTTP: answers are streamed, and each user has a REPL that stays from message to message, and approves what leaves it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,11 @@ from pydantic_ai import (
     ModelMessage,
     ModelRequest,
     ModelRetry,
+    PartDeltaEvent,
+    PartStartEvent,
+    RunContext,
+    TextPart,
+    TextPartDelta,
     ToolReturnPart,
     toolsets,
 )
@@ -29,7 +35,7 @@ from pydantic_ai.models import Model
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from typing_extensions import Self, TypeVar
 
@@ -37,6 +43,7 @@ from examples.repl import ReplToolset
 from examples.support import call, run_main, scripts
 
 BodyT = TypeVar('BodyT', bound=BaseModel)
+logger = logging.getLogger(__name__)
 Answer = str | DeferredToolRequests
 
 
@@ -104,6 +111,44 @@ class Chat:
             self.waiting = None
 
 
+class Turn:
+    """What the client is told of a run, as server-sent events. Nobody has to read them."""
+
+    def __init__(self) -> None:
+        """Begin without events."""
+        self.events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+
+    def tell(self, **event: Any) -> None:
+        """Send an event."""
+        self.events.put_nowait(event)
+
+    def end(self) -> None:
+        """Send no more."""
+        self.events.put_nowait(None)
+
+    def ask(self, requests: DeferredToolRequests) -> None:
+        """Ask for the approval of calls."""
+        self.tell(
+            approve=[
+                {'id': each.tool_call_id, 'tool': each.tool_name, 'arguments': each.args_as_dict()}
+                for each in requests.approvals
+            ]
+        )
+
+    async def note(self, ctx: RunContext[None], events: AsyncIterable[Any]) -> None:
+        """Pass on what the model says. This is the `event_stream_handler`."""
+        async for event in events:
+            if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
+                self.tell(text=event.part.content)
+            elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+                self.tell(text=event.delta.content_delta)
+
+    async def stream(self) -> AsyncGenerator[str]:
+        """Give the events as the body of a response."""
+        while (event := await self.events.get()) is not None:
+            yield f'data: {json.dumps(event)}\n\n'
+
+
 class ChatServer:
     """Answers messages over HTTP. Each session is a chat, with toolsets of its own."""
 
@@ -124,6 +169,7 @@ class ChatServer:
         """
         self.agent = agent
         self.chats: dict[str, Chat] = {}
+        self.running: set[asyncio.Task[None]] = set()
         self.scopes = toolsets.ToolsetScopePool(*kept, limit=limit, idle_timeout=idle_timeout)
         self.app = Starlette(
             routes=[
@@ -135,7 +181,7 @@ class ChatServer:
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncGenerator[None]:
-        """End the toolsets of all chats when the server stops."""
+        """Cancel all runs when the server stops, and end the toolsets of all chats."""
         try:
             yield
         finally:
@@ -146,20 +192,22 @@ class ChatServer:
         message = await read(request, Message)
         key, chat = self.find_chat(request)
         # Two messages of one chat at once are answered one after the other.
-        async with chat.lock:
-            if chat.waiting:
-                raise HTTPException(409, 'Decide on what waits for your approval first.')
-            return await self.answer(key, chat, message.text)
+        await chat.lock.acquire()
+        if chat.waiting:
+            chat.lock.release()
+            raise HTTPException(409, 'Decide on what waits for your approval first.')
+        return self.respond(key, chat, message.text)
 
     async def post_approval(self, request: Request) -> Response:
         """Go on with the calls that wait for an approval."""
         decided = (await read(request, Approval)).approved
         key, chat = self.find_chat(request)
-        async with chat.lock:
-            asked = {each.tool_call_id for each in chat.waiting.approvals} if chat.waiting else set[str]()
-            if not asked or decided.keys() != asked:
-                raise HTTPException(409, f'These calls wait for your approval: {sorted(asked)}.')
-            return await self.answer(key, chat, results=DeferredToolResults(approvals={**decided}))
+        await chat.lock.acquire()
+        asked = {each.tool_call_id for each in chat.waiting.approvals} if chat.waiting else set[str]()
+        if not asked or decided.keys() != asked:
+            chat.lock.release()
+            raise HTTPException(409, f'These calls wait for your approval: {sorted(asked)}.')
+        return self.respond(key, chat, results=DeferredToolResults(approvals={**decided}))
 
     def find_chat(self, request: Request) -> tuple[str, Chat]:
         """Find the chat of a session, or begin one."""
@@ -170,31 +218,44 @@ class ChatServer:
             self.chats[key] = Chat()
         return key, self.chats[key]
 
-    async def answer(
+    def respond(
         self, key: str, chat: Chat, text: str | None = None, results: DeferredToolResults | None = None
     ) -> Response:
-        """Run the agent with the toolsets of the chat."""
+        """Start a run, and stream what it says. The run has a task of its own, so it goes on if the client disconnects."""
+        turn = Turn()
+        task = asyncio.create_task(self.answer(key, chat, turn, text, results))
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
+        response = StreamingResponse(turn.stream(), media_type='text/event-stream')
+        response.set_cookie('session', key, httponly=True, samesite='strict')
+        return response
+
+    async def answer(
+        self, key: str, chat: Chat, turn: Turn, text: str | None, results: DeferredToolResults | None
+    ) -> None:
+        """Run the agent with the toolsets of the chat, whose lock is held, and release that."""
         try:
             async with self.scopes(key) as scope:
                 result = await self.agent.run(
-                    text, toolsets=[scope], message_history=chat.messages, deferred_tool_results=results
+                    text,
+                    toolsets=[scope],
+                    message_history=chat.messages,
+                    deferred_tool_results=results,
+                    event_stream_handler=turn.note,
                 )
-        except BaseException:
+            chat.messages = result.all_messages()
+            chat.waiting = result.output if isinstance(result.output, DeferredToolRequests) else None
+            if chat.waiting:
+                turn.ask(chat.waiting)
+        except BaseException as error:
             chat.settle()
-            raise
-        chat.messages = result.all_messages()
-        if isinstance(result.output, DeferredToolRequests):
-            chat.waiting = result.output
-            calls = [
-                {'id': each.tool_call_id, 'tool': each.tool_name, 'arguments': each.args_as_dict()}
-                for each in result.output.approvals
-            ]
-            response = JSONResponse({'approve': calls})
-        else:
-            chat.waiting = None
-            response = JSONResponse({'answer': result.output})
-        response.set_cookie('session', key, httponly=True, samesite='strict')
-        return response
+            turn.tell(error='The run has failed.')
+            if not isinstance(error, Exception):
+                raise
+            logger.exception('A run has failed')
+        finally:
+            chat.lock.release()
+            turn.end()
 
 
 async def read(request: Request, body: type[BodyT]) -> BodyT:
@@ -245,20 +306,26 @@ class User:
     async def say(self, text: str) -> list[dict[str, Any]]:
         """Send a message, print what comes back, and return the calls that wait for an approval."""
         print(f'{self.name}: {text}')
-        return self._show(await self.client.post('/messages', json={'text': text}))
+        return await self._post('/messages', text=text)
 
     async def decide(self, calls: list[dict[str, Any]], approved: bool) -> None:
         """Approve or deny calls, and print what comes back."""
         print(f'{self.name} {"approves" if approved else "denies"} it.')
-        self._show(await self.client.post('/approvals', json={'approved': {each['id']: approved for each in calls}}))
+        await self._post('/approvals', approved={each['id']: approved for each in calls})
 
-    def _show(self, response: httpx.Response) -> list[dict[str, Any]]:
-        body = response.raise_for_status().json()
-        for each in body.get('approve', ()):
+    async def _post(self, path: str, **body: Any) -> list[dict[str, Any]]:
+        said, calls = '', list[dict[str, Any]]()
+        async with self.client.stream('POST', path, json=body) as response:
+            response.raise_for_status()
+            async for line in response.aiter_lines():
+                event = json.loads(line.removeprefix('data: ') or '{}')
+                said += event.get('text', '') or event.get('error', '')
+                calls += event.get('approve', [])
+        for each in calls:
             print(f'  May I do this? {each["tool"]} {json.dumps(each["arguments"])}')
-        for line in body.get('answer', '').splitlines():
+        for line in said.rstrip().splitlines():
             print(f'  {line}')
-        return body.get('approve', [])
+        return calls
 
 
 def make_server(model: Model | str, post: Callable[[str], Any] = print, **options: Any) -> ChatServer:

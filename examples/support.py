@@ -98,6 +98,12 @@ def scripts(steps: Mapping[str, Sequence[Step]]) -> FunctionModel:
         prompt = next(part for part in messages[0].parts if isinstance(part, UserPromptPart))
         return _next_response(steps[str(prompt.content)], messages)
 
+    return streaming(respond)
+
+
+def streaming(respond: Callable[[list[ModelMessage], AgentInfo], Awaitable[ModelResponse]]) -> FunctionModel:
+    """Make a model of a function, whose responses can be streamed as well: a text comes word by word."""
+
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
         for index, part in enumerate((await respond(messages, info)).parts):
             if isinstance(part, ToolCallPart):
