@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, SecretStr, computed_field, model_validator
 from pydantic_ai import (
     Agent,
     BinaryContent,
@@ -25,6 +27,7 @@ from pydantic_ai import (
     UserError,
 )
 from pydantic_ai.messages import ImageUrl, ToolCallPart
+from typing_extensions import Self
 
 from hookable_toolset import AgentContext, BaseTool, ResumableState, Session, SessionStore, Toolset
 
@@ -183,7 +186,9 @@ def test_state_that_json_cannot_express_is_refused_where_it_is_exported() -> Non
     context = AgentContext()
     odd = Agent(script(('todo', {'item': 'x'})), deps_type=AgentContext, toolsets=[Toolset(tools=[Odd])])
     odd.run_sync('Go', deps=context)
-    with pytest.raises(ValidationError, match='todo'):
+    with pytest.raises(
+        UserError, match=r'The context is no `ResumableState`\. `toolset_states\.\.todo.*`: .* JSON value\.$'
+    ):
         context.export_state()
 
 
@@ -242,6 +247,122 @@ def test_fields_of_a_context_of_ones_own_come_back_by_a_state_of_ones_own() -> N
     new.basket.append('coffee')
     assert back.basket == ['tea'] == context.basket
     assert context.export_state() == ResumableState()
+
+
+class Item(BaseModel):
+    name: str = ''
+
+
+class Special(Item):
+    price: int = 0
+
+
+class Hidden(BaseModel):
+    note: str = Field('', exclude=True)
+
+
+NAN = math.nan
+
+
+def own(annotation: Any, value: Any, default: Any = None, **options: Any) -> tuple[type[ResumableState], AgentContext]:
+    """Return a state with an own field, and a context that has a value for it."""
+    State: Any = type(
+        'State', (ResumableState,), {'__annotations__': {'own': annotation}, 'own': Field(default, **options)}
+    )
+    context: Any = ShopContext()
+    context.own = value
+    return State, context
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ('annotation', 'value', 'options'),
+    [
+        (str, 'ada', {'alias': 'Own'}),
+        (str, 'ada', {'validation_alias': 'Own'}),
+        (str, 'ada', {'serialization_alias': 'Own'}),
+        (float, math.inf, {}),
+        (Any, [NAN], {}),
+        (dict[str, float], {'a': NAN}, {}),
+        (bytes, b'\xff', {}),
+        (set[str], {'a'}, {}),
+        (tuple[int, ...], (1, 2), {}),
+        (dict[int, date], {1: date(2026, 1, 1)}, {}),
+        (list[Special], [Special(price=3)], {}),
+    ],
+)
+async def test_own_field_comes_back_as_it_was(
+    tmp_path: Path, annotation: Any, value: Any, options: dict[str, Any]
+) -> None:
+    state, context = own(annotation, value, **options)
+    async with SessionStore(tmp_path / 'sessions.db', state) as store:
+        await (await Session.open(store, 'ada', context)).save()
+        back: Any = (await Session.open(store, 'ada', own(annotation, None)[1])).context
+        assert repr(back.own) == repr(value)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ('annotation', 'value', 'options', 'message'),
+    [
+        (str, 'ada', {'exclude': True}, "`State` excludes 'own' from what is written"),
+        (SecretStr, SecretStr('hush'), {}, '`own` of `State` can not be stored. It comes back as something else'),
+        (list[Item], [Special(price=3)], {}, '`own` of `State` can not be stored. It comes back as something else'),
+        (list[Hidden], [Hidden(note='x')], {}, '`own` of `State` can not be stored. It comes back as something else'),
+        (Any, (1, 2), {}, '`own` of `State` can not be stored. It comes back as something else'),
+        (Any, {1: 2}, {}, '`own` of `State` can not be stored. It comes back as something else'),
+        (Any, object(), {}, '`own` of `State` can not be stored. Unable to serialize unknown type'),
+        (str, '\ud800', {}, '`own` of `State` can not be stored. Error serializing to JSON'),
+        (int, 'x', {}, 'The context is no `State`. `own`: Input should be a valid integer'),
+    ],
+)
+async def test_own_field_that_would_not_come_back_is_refused_when_it_is_stored(
+    tmp_path: Path, annotation: Any, value: Any, options: dict[str, Any], message: str
+) -> None:
+    state, context = own(annotation, value, **options)
+    async with SessionStore(tmp_path / 'sessions.db', state) as store:
+        with pytest.raises(UserError) as caught:
+            await (await Session.open(store, 'ada', context)).save()
+        assert str(caught.value).startswith(message)
+        assert (await store.load('ada'))[0] == 0
+
+
+def test_own_fields_may_depend_on_each_other_and_on_the_rest() -> None:
+    class Counted(ShopState):
+        turns: int = 0
+
+        @computed_field
+        @property
+        def half(self) -> float:
+            return self.turns / 2
+
+        @model_validator(mode='after')
+        def check(self) -> Self:
+            if self.turns != len(self.user_allowed_tools):
+                raise ValueError('They differ.')
+            return self
+
+    state = Counted(turns=1, user_allowed_tools=['shell'])
+    assert Counted.from_json(state.to_json()) == state
+
+
+@pytest.mark.anyio
+async def test_numbers_that_json_has_not_come_back_from_tools(tmp_path: Path) -> None:
+    class Measure(Todo):
+        def call(self, ctx: RunContext[AgentContext], item: str) -> Any:
+            self.items.append(item)
+            return {'measured': [math.inf, -math.inf]}
+
+        def export_state(self) -> Any:
+            return {'items': self.items, 'last': math.inf}
+
+    agent = Agent(script(('todo', {'item': 'x'})), deps_type=AgentContext, toolsets=[Toolset(tools=[Measure])])
+    async with SessionStore(tmp_path / 'sessions.db') as store:
+        session = await Session.open(store, 'ada')
+        await session.run(agent, 'Go', lambda call, metadata: None)
+        again = (await Session.open(store, 'ada')).context
+    assert again.message_history == session.context.message_history
+    assert again.toolset_states == {'': {'todo': {'items': ['x'], 'last': math.inf}}}
 
 
 @pytest.mark.anyio

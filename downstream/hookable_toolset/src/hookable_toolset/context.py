@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, TypeVar, cast, overload
 
 import pydantic_ai
@@ -11,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, model_va
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, UserError
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.run import AgentRunResult
+from pydantic_core import PydanticSerializationError
 from typing_extensions import Self
 
 from .tools import BaseTool
@@ -28,7 +31,13 @@ class ResumableState(BaseModel):
     states that were stored before it was there. A field that the type doesn't have is refused, as it would be lost.
     """
 
-    model_config = ConfigDict(ser_json_bytes='base64', val_json_bytes='base64', revalidate_instances='always')
+    model_config = ConfigDict(
+        ser_json_bytes='base64',
+        val_json_bytes='base64',
+        ser_json_inf_nan='constants',
+        revalidate_instances='always',
+        populate_by_name=True,  # It is written by the names of fields, whatever aliases they have.
+    )
 
     version: int = VERSION
     written_by: str = INSTALLED
@@ -70,8 +79,41 @@ class ResumableState(BaseModel):
         return head
 
     def to_json(self) -> str:
-        """Return the state as JSON."""
-        return self.model_dump_json()
+        """Return the state as JSON.
+
+        Raises:
+            UserError: An own field, or the state of a tool, would not come back as it is. The text names it.
+        """
+        own = type(self).model_fields.keys() - ResumableState.model_fields.keys() | {'toolset_states'}
+        try:
+            data = self._written()
+            part = self._written(own)
+        except PydanticSerializationError as error:
+            names = [name for name in type(self).model_fields if not self._can_be_written(name)]
+            raise _lost(type(self), names, f'{error}.') from error
+        try:
+            try:
+                restored = self.model_validate_json(part)
+            except ValidationError:  # What makes the fields valid may look at the others.
+                restored = self.model_validate_json(data)
+        except ValidationError as error:
+            raise _lost(type(self), list(own), f'What is written can not be read. {_first_of(error)}') from error
+        if lost := [name for name in own if not _is_same(getattr(self, name), getattr(restored, name))]:
+            raise _lost(
+                type(self), lost, 'It comes back as something else, as a secret or an instance of a subclass does.'
+            )
+        return data
+
+    def _written(self, include: set[str] | None = None) -> str:
+        computed = set(type(self).model_computed_fields)
+        return self.model_dump_json(by_alias=False, include=include, exclude=computed)
+
+    def _can_be_written(self, name: str) -> bool:
+        try:
+            self._written({name})
+        except PydanticSerializationError:
+            return False
+        return True
 
     @classmethod
     def from_json(cls, data: str | bytes) -> Self:
@@ -83,16 +125,43 @@ class ResumableState(BaseModel):
         try:
             return cls.model_validate_json(data)
         except ValidationError as error:
-            first, *more = error.errors(include_url=False, include_input=False)
-            where = '.'.join(map(str, first['loc']))
-            what = f'`{where}`: {first["msg"]}' if where else first['msg']
             raise UserError(
-                f'The state is no `{cls.__name__}`. {what}{f", and {len(more)} more faults" if more else ""}. '
-                'It was damaged, or another type wrote it.'
+                f'The state is no `{cls.__name__}`. {_first_of(error)} It was damaged, or another type wrote it.'
             ) from error
 
 
 StateT = TypeVar('StateT', bound=ResumableState)
+
+
+def _first_of(error: ValidationError) -> str:
+    first, *more = error.errors(include_url=False, include_input=False)
+    where = '.'.join(map(str, first['loc']))
+    what = f'`{where}`: {first["msg"]}' if where else first['msg']
+    return f'{what}{f", and {len(more)} more faults" if more else ""}.'
+
+
+def _lost(state_type: type[ResumableState], names: list[str], why: str) -> UserError:
+    return UserError(
+        f'{" and ".join(f"`{name}`" for name in sorted(names))} of `{state_type.__name__}` can not be stored. {why} '
+        'Keep what JSON and the type of the field can express.'
+    )
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are equal and of the same types, in all that is in them."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, BaseModel):
+        parts = [(it.__dict__, it.__pydantic_extra__, it.__pydantic_private__) for it in (one, other)]
+        return _is_same(*parts)
+    if isinstance(one, dict):
+        return _is_same([*one.items()], [*other.items()])
+    if isinstance(one, list | tuple):
+        pairs = zip(cast('list[Any]', one), other, strict=False)
+        return len(cast('list[Any]', one)) == len(other) and all(_is_same(*pair) for pair in pairs)
+    if isinstance(one, float | Decimal) and math.isnan(one):
+        return math.isnan(other)
+    return one == other
 
 
 def _exports(tool: BaseTool) -> bool:
@@ -181,13 +250,16 @@ class AgentContext:
             state_type: What is returned. Each of its fields is that of this context with the same name.
 
         Raises:
-            UserError: The context lacks such a field.
+            UserError: The context lacks such a field, or it has a value that doesn't fit.
         """
         states = {key: dict(tools) for key, tools in self.toolset_states.items()}
         for (key, name), tool in self._live.items():
             states.setdefault(key, {})[name] = tool.export_state()
         kept = {name: getattr(self, name) for name in self._kept(state_type)}
-        return state_type.model_validate(kept | {'toolset_states': states})
+        try:
+            return state_type.model_validate(kept | {'toolset_states': states})
+        except ValidationError as error:
+            raise UserError(f'The context is no `{state_type.__name__}`. {_first_of(error)}') from error
 
     def with_state(self, state: ResumableState) -> Self:
         """Take over a state, and return the context.
@@ -212,5 +284,10 @@ class AgentContext:
             raise UserError(
                 f'`{state_type.__name__}` keeps {", ".join(map(repr, missing))}, which `{type(self).__name__}` does not '
                 'have. Use a subclass of `AgentContext` with fields of these names.'
+            )
+        if excluded := sorted(name for name in names if state_type.model_fields[name].exclude):
+            raise UserError(
+                f'`{state_type.__name__}` excludes {", ".join(map(repr, excluded))} from what is written. '
+                'Leave out `exclude=True`, or the field.'
             )
         return names
