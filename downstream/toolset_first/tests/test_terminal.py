@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
 from conftest import Write
-from toolset_first.cli import app
+from rich.cells import cell_len
+from toolset_first import Question
+from toolset_first.cli import app, ask
 from toolset_first.texts import visible
 from typer.testing import CliRunner, Result
 
@@ -77,6 +81,49 @@ def test_argument_is_shown_in_full_however_long_it_is(folder: Path) -> None:
 def test_short_arguments_are_on_one_line(folder: Path) -> None:
     done = run(folder, input='n\n', COMMAND='ls "a b"')
     assert 'a wants to call sh\n  command = "ls \\"a b\\""\n  when = "now"\nAllow it? ' in done.stderr
+
+
+@pytest.mark.parametrize(
+    'command',
+    [
+        'x' * 86,  # which is one line of 100
+        'x' * 87,
+        'あ' * 300,
+        'a' + '\u0301' * 500 + ' b',
+        ('x' * 95 + '\u202e') * 9,
+        '\\n' * 99 + '\\' + '\n"' * 99,
+        ' ' * 5000 + '; rm -rf /',
+        '\U000e0041\x1b👩\u200d💻' * 99,
+    ],
+)
+async def test_question_fits_in_100_columns_and_loses_nothing(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = await asked(Question('a', 'sh', {'command': command}), monkeypatch, capsys)
+    assert max(map(cell_len, shown.splitlines())) <= 100
+    lines = [line.removeprefix('  │ ') for line in shown.splitlines() if line.startswith('  │ ')]
+    assert (not lines) == (command == 'x' * 86)
+    said = ''.join(lines) if lines else shown.partition(' = ')[2].partition('\n')[0]
+    assert sum(line.count(r'\u202e') for line in lines) == command.count('\u202e')  # none is on two lines
+    unescaped = re.sub(r'\\U(.{8})', lambda found: chr(int(found[1], 16)), said)
+    assert json.loads(unescaped) == command
+
+
+async def test_names_in_a_question_are_folded_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = Question('a' * 300, 't' * 300, {'n' * 300: 'ls'})
+    shown = await asked(question, monkeypatch, capsys)
+    assert max(map(cell_len, shown.splitlines())) <= 100
+    assert f'{"a" * 300} wants to call {"t" * 300}  an' in shown.replace('\n', '')
+    assert f'{"n" * 300} = "ls"' in shown.replace('\n  │ ', '')
+
+
+async def asked(question: Question, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what is shown of a question before it is answered."""
+    monkeypatch.setattr('sys.stdin', StringIO('n\n'))
+    assert not (await ask(question)).approved
+    return capsys.readouterr().err.partition('Allow it?')[0]
 
 
 DECEIVING = 'a\x1b[2K\x1b]0;title\x07\r\u202erm\u2066\u200b\u2028b\x9b\x00'

@@ -26,7 +26,7 @@ from toolset_first.inputs import decoded
 from toolset_first.project import Project, load_project, usage_limits
 from toolset_first.report import describe_rules
 from toolset_first.runtime import CallEvent, Runtime
-from toolset_first.texts import folded, visible
+from toolset_first.texts import columns_of, folded, visible, wrapped
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help='Run projects of agents and toolsets.')
 messages = Console(stderr=True, highlight=False)
@@ -242,29 +242,37 @@ show = Display()
 
 async def ask(question: Question) -> Answer:
     """Show the user a call, with all that it would run with, and ask about it. Everything else waits for the answer."""
-    _print_escaped(f'{visible(question.agent)} wants to call {visible(question.tool)}', 'yellow')
+    columns = min(_COLUMNS, max(messages.width, 40)) if messages.is_terminal else _COLUMNS
+    _print_lines(wrapped(visible(f'{question.agent} wants to call {question.tool}', strict=True), columns))
     long = 0
     for name, value in question.arguments.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        shown_text = visible(json.dumps(text, ensure_ascii=False) if isinstance(value, str) else text, strict=True)
-        if len(shown_text) <= _WIDTH:
-            messages.print(Text(f'  {visible(name, strict=True)} = {shown_text}', 'yellow'), soft_wrap=True)
-            continue
-        long += len(text)
-        lines = [shown_text[start : start + _WIDTH] for start in range(0, len(shown_text), _WIDTH)]
-        head = f'  {visible(name, strict=True)} = ⟪ {len(text):,} characters, folded to {len(lines):,} lines'
-        messages.print(
-            Text('\n'.join([head, *(f'  │ {line}' for line in lines), '  ⟫ the end of these']), 'yellow'),
-            soft_wrap=True,
-        )
+        is_long, lines = _argument(name, json.dumps(value, ensure_ascii=False), len(text), columns)
+        long += len(text) if is_long else 0
+        _print_lines(lines)
     if long:
         _print_escaped(f'  ⚠ {long:,} characters are above: read them all', 'bold yellow')
     said = (await read('Allow it? [y]es, [a]lways for this very call, [N]o: ')).lower()
     return Answer(said in ('y', 'yes', 'a', 'always'), remember=said in ('a', 'always'))
 
 
-_WIDTH = 100
-"""How many characters of an argument are on a line."""
+_COLUMNS = 100
+"""How many columns a question takes, if the terminal isn't narrower."""
+
+
+def _argument(name: str, value: str, length: int, columns: int) -> tuple[bool, list[str]]:
+    """Return whether an argument takes several lines, and these."""
+    name, value = visible(name, strict=True), visible(value, strict=True)
+    if columns_of(line := f'  {name} = {value}') <= columns:
+        return False, [line]
+    if columns_of(name) > columns // 2:
+        name, value = 'an argument with a long name', f'{name} = {value}'
+    lines = [f'  │ {line}' for line in wrapped(value, columns - 4)]
+    return True, [f'  {name} = ⟪ {length:,} characters, folded to {len(lines):,} lines', *lines, '  ⟫ the end of these']
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    messages.print(Text('\n'.join(lines), 'yellow'), soft_wrap=True)
 
 
 class _CtrlC:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
+
+from rich.cells import cell_len
 
 _NEVER = {'Cc', 'Cs', 'Zl', 'Zp'}
 """Control characters, halves of characters, and what breaks lines."""
@@ -23,6 +26,28 @@ def visible(text: str, *, keep: str = '', strict: bool = False) -> str:
         character if character in keep or not _is_escaped(character, strict) else _escape(character)
         for character in text
     )
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """Return the lines that a text, which `visible()` has returned, has on a terminal that is so wide. An escape is on one line."""
+    lines, left = [''], columns
+    for piece in _PIECES.findall(text):
+        width = columns_of(piece)
+        if width > left:
+            lines.append('')
+            left = columns
+        lines[-1] += piece
+        left -= width
+    return lines
+
+
+_PIECES = re.compile(r'\\(?:U[0-9a-f]{8}|u[0-9a-f]{4}|x[0-9a-f]{2}|.)|.', re.DOTALL)
+"""A character, or what stands for one."""
+
+
+def columns_of(text: str) -> int:
+    """Return how many columns a text takes at most: what combines with the character before it counts, too."""
+    return sum(max(1, cell_len(character)) for character in text)
 
 
 def _is_escaped(character: str, strict: bool) -> bool:
