@@ -1,12 +1,28 @@
 """Toolsets with hooks, errors as values, approvals and sessions, for agents that are built once."""
 
 from .context import AgentContext, ResumableState
-from .hooks import CallMetadata, GlobalHooks, GlobalPostHookFunc, GlobalPreHookFunc, PostHookFunc, PreHookFunc
+from .hooks import (
+    CallMetadata,
+    ExitError,
+    GlobalHooks,
+    GlobalPostHookFunc,
+    GlobalPreHookFunc,
+    PostHookFunc,
+    PreHookFunc,
+)
 from .store import Session, SessionBusyError, SessionStore, SessionStream, StaleSessionError
 from .tools import BaseTool
 from .toolset import BaseToolset, HookableToolsetTool, Toolset, ToolsetView
 
 __all__ = ['AgentContext', 'ResumableState']
-__all__ += ['CallMetadata', 'GlobalHooks', 'GlobalPostHookFunc', 'GlobalPreHookFunc', 'PostHookFunc', 'PreHookFunc']
+__all__ += [
+    'CallMetadata',
+    'ExitError',
+    'GlobalHooks',
+    'GlobalPostHookFunc',
+    'GlobalPreHookFunc',
+    'PostHookFunc',
+    'PreHookFunc',
+]
 __all__ += ['Session', 'SessionBusyError', 'SessionStore', 'SessionStream', 'StaleSessionError']
 __all__ += ['BaseTool', 'BaseToolset', 'HookableToolsetTool', 'Toolset', 'ToolsetView']

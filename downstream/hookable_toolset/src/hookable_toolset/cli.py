@@ -25,7 +25,7 @@ from rich.console import Console
 
 from .builtin import ListFilesTool, ReadFileTool, ShellTool, WriteFileTool, scripted_model, scripted_stream
 from .context import AgentContext
-from .hooks import GlobalHooks, resolve
+from .hooks import GlobalHooks, exit_as_error, placed, resolve
 from .store import Session, SessionStore, StaleSessionError
 from .terminal import indented, printable
 from .tools import BaseTool
@@ -64,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error))
     except KeyboardInterrupt:
         return 130
+    except BaseException as error:  # noqa: BLE001 (what was stored is as it was)
+        return _fail(placed(error))
     return 0
 
 
@@ -176,7 +178,8 @@ class Chat:
         if name == 'tools':
             for tool in self.toolset.tools:
                 notes = ['needs an approval'] * (tool.name in needing and tool.name not in allowed)
-                notes += [] if await resolve(tool.is_available()) else ['not available']
+                with exit_as_error():
+                    notes += [] if await resolve(tool.is_available()) else ['not available']
                 self._say(f'{tool.name:16}{tool.description} {", ".join(notes)}')
         elif name == 'approve':
             for tool in self.toolset.subset(names).names:

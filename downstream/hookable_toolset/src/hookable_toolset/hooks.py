@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from traceback import extract_tb
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic_ai import RunContext
@@ -42,6 +44,26 @@ class GlobalHooks(Generic[DepsT]):
 
     pre: GlobalPreHook[DepsT] | None = None
     post: GlobalPostHook[DepsT] | None = None
+
+
+class ExitError(RuntimeError):
+    """What a tool or a hook has run ended the program, as `sys.exit()` does. It ends the call only, as other errors do."""
+
+
+@contextmanager
+def exit_as_error() -> Iterator[None]:
+    """Raise an `ExitError` with file and line in place of a `SystemExit`, which would stop the event loop at once."""
+    try:
+        yield
+    except SystemExit as error:
+        raise ExitError(placed(error)) from error
+
+
+def placed(error: BaseException) -> str:
+    """Return what was raised, and by which line."""
+    frames = [one for one in extract_tb(error.__traceback__) if not one.filename.startswith('<')]  # Of `exit()`.
+    where = f'{frames[-1].filename}:{frames[-1].lineno}: ' if frames else ''
+    return f'{where}{type(error).__name__}: {error}'
 
 
 async def resolve(value: Maybe[T]) -> T:

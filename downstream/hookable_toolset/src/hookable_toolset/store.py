@@ -26,7 +26,7 @@ from pydantic_ai.run import AgentRunResult
 from typing_extensions import Self
 
 from .context import AgentContext, ResumableState
-from .hooks import Maybe, resolve
+from .hooks import Maybe, exit_as_error, resolve
 
 T = TypeVar('T')
 Prompt = str | list[UserContent] | None
@@ -245,7 +245,8 @@ class Session:
         """
         async with self.store.turn(self):
             while (left := await self._unanswered(ask)) is None:
-                result = await agent.run(prompt, **self._start(), **options)
+                with exit_as_error():
+                    result = await agent.run(prompt, **self._start(), **options)
                 await self._record(result)
                 if not self.context.pending:
                     return result.output
@@ -358,7 +359,7 @@ async def _streamed(
             await send.send(event)
 
     async def run() -> AgentRunResult[Any]:
-        with send:
+        with send, exit_as_error():
             return await agent.run(prompt, event_stream_handler=forward, **options)
 
     task = asyncio.create_task(run())

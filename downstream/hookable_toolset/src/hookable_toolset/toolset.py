@@ -23,7 +23,7 @@ from typing_extensions import Self
 
 from ._line import default_retries, from_keywords, instruct, to_keywords
 from .context import AgentContext
-from .hooks import CallMetadata, GlobalHooks, PostHook, PreHook, misfits, resolve, shared
+from .hooks import CallMetadata, GlobalHooks, PostHook, PreHook, exit_as_error, misfits, resolve, shared
 from .tools import BaseTool
 
 Hook = Callable[..., Any]
@@ -49,6 +49,21 @@ class HookableToolsetTool(ToolsetTool[AgentDepsT]):
     """What the hooks of the call share, for a `_call_tool_func()` to read and write."""
 
 
+class _Validator:
+    """Validates arguments, which may run code of whoever wrote the tool."""
+
+    def __init__(self, validator: Any):
+        self._validator = validator
+
+    def validate_python(self, *args: Any, **options: Any) -> Any:
+        with exit_as_error():
+            return self._validator.validate_python(*args, **options)
+
+    def validate_json(self, *args: Any, **options: Any) -> Any:
+        with exit_as_error():
+            return self._validator.validate_json(*args, **options)
+
+
 class _Entry:
     """A tool of a toolset, with its schema, which its copies keep."""
 
@@ -59,6 +74,7 @@ class _Entry:
         )
         self.schema = made.function_schema
         self.definition = made.tool_def
+        self.validator: Any = _Validator(self.schema.validator)
 
     def renewed(self) -> _Entry:
         """Return the same around a copy of a tool that is stateful."""
@@ -166,7 +182,8 @@ class Toolset(BaseToolset[AgentDepsT]):
         if not self.stateful:
             return self
         new = copy.copy(self)
-        new._entries = {name: entry.renewed() for name, entry in self._entries.items()}
+        with exit_as_error():
+            new._entries = {name: entry.renewed() for name, entry in self._entries.items()}
         new._joined, new._begins = None, False
         return new
 
@@ -186,22 +203,26 @@ class Toolset(BaseToolset[AgentDepsT]):
     async def __aexit__(self, *args: object) -> None:
         """Leave the states of the tools with the context, if the run succeeded."""
         joined, self._joined = self._joined, None
-        if joined:
+        if not joined:
+            return
+        with exit_as_error():
             joined.leave(self.id or '', self.tools, keep=not args or args[0] is None)
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         """List the tools, but for those that aren't available."""
         context = self._context(ctx)
-        if self._begins and not self._joined and isinstance(context, AgentContext):
-            self._joined = context if context.join(self.id or '', self.tools) else None
-        self._begins = False
-        entries = await self._listed()
-        instruct(ctx, await _instructions(entries, ctx))
+        with exit_as_error():
+            if self._begins and not self._joined and isinstance(context, AgentContext):
+                self._joined = context if context.join(self.id or '', self.tools) else None
+            self._begins = False
+            entries = await self._listed()
+            instruct(ctx, await _instructions(entries, ctx))
         return {entry.tool.name: self._tool(entry, ctx) for entry in entries}
 
     async def get_instructions(self, ctx: RunContext[AgentDepsT]) -> list[str] | None:
         """Return the instructions of the tools that the run has, in their order."""
-        return await _instructions(await self._listed(), ctx) or None
+        with exit_as_error():
+            return await _instructions(await self._listed(), ctx) or None
 
     async def _listed(self) -> list[_Entry]:
         names = _view.get()
@@ -215,7 +236,7 @@ class Toolset(BaseToolset[AgentDepsT]):
             toolset=self,
             tool_def=entry.definition,
             max_retries=retries[0],
-            args_validator=entry.schema.validator,
+            args_validator=entry.validator,
             call_func=entry.call,
             timeout=self.timeout if entry.tool.timeout is None else entry.tool.timeout,
         )
@@ -242,7 +263,9 @@ class Toolset(BaseToolset[AgentDepsT]):
             needing = called.union([name]).intersection(getattr(context, 'need_user_approve_tools', ()))
             # What the user has allowed is what the user was shown: the names that the model calls tools by.
             if needing and not called.issubset(getattr(context, 'user_allowed_tools', ())):
-                raise ApprovalRequired(metadata=await resolve(entry.tool.get_approval_metadata()))
+                with exit_as_error():
+                    details = await resolve(entry.tool.get_approval_metadata())
+                raise ApprovalRequired(metadata=details)
 
         args = to_keywords(tool_args, entry.schema.single_arg_name)
         control: Exception | None = None
@@ -252,15 +275,17 @@ class Toolset(BaseToolset[AgentDepsT]):
             nonlocal control
             control = None
             try:
-                return await tool.call_func(args, ctx)
+                with exit_as_error():
+                    return await tool.call_func(args, ctx)
             except CONTROL as error:
                 control = error
                 raise
 
         try:
-            args = await self._before(name, args, ctx, metadata)
-            called_tool = replace(tool, call_func=call_func, metadata=metadata)
-            result = await self._call_tool_func(args, ctx, called_tool)
+            with exit_as_error():
+                args = await self._before(name, args, ctx, metadata)
+                called_tool = replace(tool, call_func=call_func, metadata=metadata)
+                result = await self._call_tool_func(args, ctx, called_tool)
         except Exception as error:  # noqa: BLE001 (the post hooks are shown all of them)
             result = error
         if isinstance(result, BaseException) and not isinstance(result, Exception):
@@ -320,7 +345,8 @@ class Toolset(BaseToolset[AgentDepsT]):
         """Let the post hooks change the result, or only look at it if it tells the run what to do next."""
         for hook in reversed(self._hooks('post', name, ctx, metadata)):
             try:
-                changed = await resolve(hook(result))
+                with exit_as_error():
+                    changed = await resolve(hook(result))
             except Exception as error:  # noqa: BLE001
                 changed = error
             if not isinstance(result, CONTROL):

@@ -1,0 +1,185 @@
+"""What ends the program, such as `sys.exit()`, in tools, hooks and what toolsets ask of tools: an error with file and line."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import pytest
+from pydantic import AfterValidator
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from hookable_toolset import AgentContext, BaseTool, ExitError, GlobalHooks, Session, SessionStore, Toolset
+from hookable_toolset._line import TOOLSETS_INSTRUCT
+from hookable_toolset.cli import main
+
+from .conftest import script
+
+PLACED = r'test_exits\.py:\d+: SystemExit: 3$'
+
+
+def leave(*args: Any) -> NoReturn:
+    sys.exit(3)
+
+
+async def leave_later(*args: Any) -> NoReturn:
+    leave()
+
+
+def leave_with(value: object) -> NoReturn:
+    leave()
+
+
+class Note(BaseTool):
+    name = 'note'
+    description = 'Note something.'
+    stateful = True
+
+    def call(self, ctx: RunContext[AgentContext], what: str) -> str:
+        return what
+
+    def export_state(self) -> Any:
+        return 1
+
+    def restore_state(self, state: Any) -> None: ...
+
+
+class Calling(Note):
+    async def call(self, ctx: RunContext[AgentContext], what: str) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        leave()
+
+
+class CallingInThread(Note):
+    def call(self, ctx: RunContext[AgentContext], what: str) -> str:
+        leave()
+
+
+class Validating(Note):
+    def call(self, ctx: RunContext[AgentContext], what: Annotated[str, AfterValidator(leave_with)]) -> str:
+        return what
+
+
+class Available(Note):
+    def is_available(self) -> bool:
+        leave()
+
+
+class Instructing(Note):
+    def get_instruction(self, ctx: RunContext[Any]) -> str:
+        leave()
+
+
+class Asking(Note):
+    def get_approval_metadata(self) -> dict[str, Any]:
+        leave()
+
+
+class Exporting(Note):
+    def export_state(self) -> Any:
+        leave()
+
+
+class Restoring(Note):
+    def restore_state(self, state: Any) -> None:
+        leave()
+
+
+class Copying(Note):
+    def copy(self) -> Any:
+        leave()
+
+
+AGAIN = script(('note', {'what': 'x'}))
+
+
+@pytest.mark.parametrize('tool', [Validating, Available, Instructing, Asking, Exporting, Restoring, Copying])
+def test_exit_of_what_a_toolset_asks_of_a_tool_is_an_error_of_the_run(tool: type[BaseTool]) -> None:
+    async def run() -> str:
+        toolset: Toolset[AgentContext] = Toolset(tools=[tool], toolset_id='mine')
+        agent = Agent(AGAIN, deps_type=AgentContext, toolsets=[toolset])
+        needing = ['note'] if tool is Asking else []
+        with pytest.raises(ExitError, match=PLACED):
+            await agent.run(
+                'Go', deps=AgentContext(need_user_approve_tools=needing, toolset_states={'mine': {'note': 1}})
+            )
+        return 'the loop goes on'
+
+    assert asyncio.run(run()) == 'the loop goes on'
+
+
+@pytest.mark.parametrize('tool', [Calling, CallingInThread])
+def test_exit_of_a_tool_is_a_value_for_the_hooks(tool: type[BaseTool]) -> None:
+    def explain(ctx: RunContext[Any], name: str, result: Any) -> Any:
+        return f'It ended: {result}' if isinstance(result, ExitError) else result
+
+    toolset: Toolset[AgentContext] = Toolset(tools=[tool], global_hooks=GlobalHooks(post=explain))
+    said = Agent(AGAIN, deps_type=AgentContext, toolsets=[toolset]).run_sync('Go', deps=AgentContext()).all_messages()
+    assert any('It ended: ' in str(part) and 'SystemExit: 3' in str(part) for part in said[2].parts)
+
+
+@pytest.mark.parametrize('hooks', [GlobalHooks[Any](pre=leave), GlobalHooks[Any](post=leave_later)])
+def test_exit_of_a_hook_is_an_error_of_the_run(hooks: GlobalHooks[Any]) -> None:
+    agent = Agent(AGAIN, deps_type=AgentContext, toolsets=[Toolset[AgentContext](tools=[Note], global_hooks=hooks)])
+    with pytest.raises(ExitError, match=PLACED):
+        agent.run_sync('Go', deps=AgentContext())
+
+
+@pytest.mark.skipif(not TOOLSETS_INSTRUCT, reason='1.26.0 asks a model in a task, which ends the loop')
+def test_exit_of_a_model_leaves_the_session_as_it_was(tmp_path: Path) -> None:
+    async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        leave()
+
+    async def run() -> int:
+        async with SessionStore(tmp_path / 's.db') as store:
+            session = await Session.open(store, 'ada')
+            with pytest.raises(ExitError, match=PLACED):
+                await session.run(Agent(FunctionModel(respond), deps_type=AgentContext), 'Go', leave)
+            await session.run(Agent(script('fine'), deps_type=AgentContext), 'Go', leave)
+            return session.revision
+
+    assert asyncio.run(run()) == 1
+
+
+TOOLS = """
+import asyncio, sys
+from hookable_toolset import BaseTool
+
+async def leave():
+    sys.exit(3)
+
+class One(BaseTool):
+    name = 'one'
+    async def call(self, ctx, x: str) -> str:
+        sys.exit(3)
+
+class Two(BaseTool):
+    name = 'two'
+    async def call(self, ctx, x: str) -> str:
+        await asyncio.create_task(leave())
+"""
+
+
+def test_chat_goes_on_or_ends_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / 'tools_that_leave.py').write_text(TOOLS)
+    monkeypatch.setattr('sys.path', [str(tmp_path), *sys.path])
+    monkeypatch.setattr('sys.stdin', (tmp_path / 'input').open('w+'))
+    sys.stdin.write('one x\ntwo x\n')
+    sys.stdin.seek(0)
+    options = ['--session', 'ada', '--db', str(tmp_path / 's.db'), '--tools', 'tools_that_leave']
+    assert main(['chat', *options]) == 1
+    shown = capsys.readouterr().out
+    assert f'<- one ExitError: {tmp_path}/tools_that_leave.py:11: SystemExit: 3\n' in shown
+    assert shown.endswith(f'error: {tmp_path}/tools_that_leave.py:6: SystemExit: 3\n')
+    sys.stdin.close()
+
+    async def stored() -> int:
+        async with SessionStore(tmp_path / 's.db') as store:
+            return len((await store.load('ada'))[1].message_history)
+
+    assert asyncio.run(stored()) == 4
