@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import re
 import runpy
-import time
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +38,10 @@ def test_examples_of_the_readme_run(
     monkeypatch.setenv('OPENAI_API_KEY', 'none')
     monkeypatch.chdir(tmp_path)
     readme = (Path(__file__).parents[1] / 'README.md').read_text()
-    scope: dict[str, Any] = {'__name__': 'readme', 'time': time}
-    for code in re.findall(r'```python\n(.*?)```', readme, re.DOTALL):
+    scope: dict[str, Any] = {'__name__': 'readme'}
+    samples = re.findall(r'```python\n(.*?)```', readme, re.DOTALL)
+    assert len(samples) == readme.count('```python') == 3
+    for code in samples:  # in one file, one after another
         exec(compile(code, 'README.md', 'exec', dont_inherit=True), scope)  # noqa: S102
     agent: Agent[AgentContext, Any] = scope['agent']
     with agent.override(model=script(('read_file', {'path': str(tmp_path / 'missing')}))):

@@ -14,8 +14,10 @@ import pytest
 from conftest import Write
 from support import call, echo, script
 from toolset_first import AgentSpec, Answer, Approvals, Runtime, files, load_project, shell
+from toolset_first.cli import app
 from toolset_first.rules import frozen
 from toolset_first.worker_file import Header
+from typer.testing import CliRunner
 
 README = (Path(__file__).parents[1] / 'README.md').read_text('utf-8')
 
@@ -66,10 +68,22 @@ def test_readme_names_each_option_of_toolsets_that_are_ready(make: Callable[...,
         assert told[name] == {'()': '[]', 'mappingproxy({})': '{}'}.get(shown, shown), name
 
 
+def test_readme_samples_run_as_they_stand(tmp_path: Path) -> None:
+    """Each by itself, in the folder that holds the project `hello`."""
+    samples = re.findall(r'```python.*?\n(.*?)```', README, re.DOTALL)
+    assert len(samples) == README.count('```python') == 3
+    assert CliRunner().invoke(app, ['new', str(tmp_path / 'hello')]).exit_code == 0
+    said: list[str] = []
+    for sample in samples:
+        done = subprocess.run([sys.executable, '-c', sample], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    assert said == ['', 'Noted: ["Buy milk"]\n', '']
+
+
 async def test_readme_entry_calls_agents(write: Write) -> None:
     source = next(one for one in re.findall(r'```python\n(.*?)```', README, re.DOTALL) if 'def build(' in one)
     names: dict[str, Any] = {}
-    source = 'from pydantic_ai import FunctionToolset, RunContext\nfrom toolset_first import *\n' + source
     exec(compile(source, 'README.md', 'exec', dont_inherit=True), names)  # noqa: S102
     agents = [AgentSpec('researcher', model=echo()), AgentSpec('writer', model=script('written'))]
     folder = write({'style.md': 'Short.'})
@@ -98,8 +112,5 @@ def test_readme_rules_are_rules() -> None:
     ],
 )
 def test_readme_names_each_option(option: str) -> None:
-    from toolset_first.cli import app
-    from typer.testing import CliRunner
-
     assert option in README
     assert option in CliRunner().invoke(app, ['run', '--help'], env={'COLUMNS': '200'}).stdout
