@@ -17,6 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary, ref
 
 import pytest
+from pydantic import Field
 from pydantic_ai import FunctionToolset, RunContext, Tool
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import WrapperToolset
@@ -102,6 +103,11 @@ async def test_p02_fresh_one_is_as_the_original_was_and_leaves_it_so() -> None:
     assert keeper.kept == ['before']
 
 
+def triple(number: int = Field(3, description='What is tripled.')) -> int:
+    """Triple."""
+    return 3 * number
+
+
 @pytest.mark.parametrize('isolation', ALL)
 async def test_p02_functions_are_shared_since_there_is_nothing_to_isolate(isolation: Isolation) -> None:
     from toolset_first.isolation import wired
@@ -109,7 +115,7 @@ async def test_p02_functions_are_shared_since_there_is_nothing_to_isolate(isolat
     def double(number: int) -> int:
         return 2 * number
 
-    toolset = FunctionToolset[Any]([double])
+    toolset = FunctionToolset[Any]([double, triple])
     assert wired(ToolsetSpec(toolset=toolset), isolation, ToolsetBuildContext('one'), lambda one: one) is toolset
 
 

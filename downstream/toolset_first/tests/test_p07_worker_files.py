@@ -138,6 +138,19 @@ async def test_p07_reference_is_relative_to_its_file_and_imports_nothing_twice(w
                 '3: `toolbox` is not known. Known are `name`, `description`, `model`, `compatible_models`, `schema_in_ref`, ',
             ],
         ),
+        ('---\nname: a\n\ndescription: 2024-13-45\n---\n', ['4: month must be in 1..12.']),
+        ('---\nname: a\ndescription: !!int "abc"\n---\n', ["3: invalid literal for int() with base 10: 'abc'."]),
+        (f'---\nname: a\ntools: {"[" * 3000}\n---\n', ['1: The front matter is nested too deeply.']),
+        (
+            '---\nname: a\nusage_limits: {total_tokens_limit: .nan}\n---\n',
+            ['3: `total_tokens_limit` is a number, not nan.'],
+        ),
+        ('---\nname: a\ntoolsets: {shell: {timeout: -1}}\n---\n', ["3: 'shell': `timeout` of `shell` cannot be -1."]),
+        ('---\nname: a\ntoolsets: {files: {max_bytes: 0}}\n---\n', ["3: 'files': `max_bytes` of `files` cannot be 0."]),
+        (
+            '---\nname: a\ntoolsets: {shell: {environment: [5]}}\n---\n',
+            ["3: 'shell': `environment` of `shell` cannot be [5]."],
+        ),
         (
             '---\nname: a\ntoolsets: [keeper, b, c]\n---\n',
             [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -203,3 +204,15 @@ def test_p08_agent_without_a_description_is_described_by_how_its_instructions_be
     assert said['c'].endswith(' …')
     assert len(said['c']) <= 200
     assert said['d'] == 'Ask the agent `d`.'
+
+
+def test_p08_named_files_are_in_the_project(write: Write, tmp_path_factory: pytest.TempPathFactory) -> None:
+    agent = '---\nname: a\nmodel: test\nentry: true\ntools: [double]\n---\n'
+    folder = write({'sub/more.py': 'def double(number: int) -> int:\n    return 2 * number\n', 'a.worker': agent})
+    for file in ('sub/more.py', folder / 'sub' / 'more.py', './sub/../sub/more.py'):
+        assert len(load_project(folder, file).agents[0].toolset_specs) == 1
+    outside = tmp_path_factory.mktemp('outside') / 'other.py'
+    outside.write_text('')
+    for file in (outside, os.path.relpath(outside, folder)):
+        with pytest.raises(ProjectError, match=r'other\.py:1: This file is outside of the project\.'):
+            load_project(folder, file)

@@ -36,6 +36,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_
 from uuid import UUID
 from weakref import ReferenceType
 
+from pydantic.fields import FieldInfo
 from pydantic_ai import AbstractToolset, FunctionToolset, RunContext
 from pydantic_ai.toolsets import WrapperToolset
 
@@ -60,7 +61,7 @@ _PLAIN: tuple[type[Any], ...] = (
 )
 _CONSTANTS: tuple[type[Any], ...] = (
     *(*_PLAIN, type, ModuleType, TypeVar, Pattern, Logger, CodeType, EllipsisType, NotImplementedType),
-    *(GenericAlias, UnionType, MemberDescriptorType, GetSetDescriptorType, MethodDescriptorType),
+    *(FieldInfo, GenericAlias, UnionType, MemberDescriptorType, GetSetDescriptorType, MethodDescriptorType),
     *(WrapperDescriptorType, ClassMethodDescriptorType),
 )
 """What nothing can change, or what all share, such as modules, classes and loggers."""

@@ -95,8 +95,11 @@ def load_project(folder: Path | str, *files: Path | str) -> Project:
         raise ProjectError(f'There is no folder `{folder}`. Make a project there with `toolset-first new {folder}`.')
     found = _Found(path, Modules(path))
     workers: list[WorkerFile] = []
-    for path in [*_files(found.folder), *(found.folder / file for file in files)]:
+    named = [found.folder / os.path.relpath(found.folder / file, found.folder) for file in files]
+    for path in [*_files(found.folder), *named]:
         try:
+            if os.pardir in path.relative_to(found.folder).parts:
+                raise ProjectError(f'{path}:1: This file is outside of the project. Copy it to `{found.folder}`.')
             if path.suffix == '.worker':
                 workers.append(read_worker_file(path))
             elif not path.is_file():
@@ -295,7 +298,7 @@ def usage_limits(limits: Mapping[str, Any]) -> UsageLimits:
     if unknown := [name for name in limits if name not in known]:
         raise ToolsetFirstError(f'There is no limit {unknown[0]!r}. There are: {", ".join(known)}.')
     for name, value in limits.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
             raise ToolsetFirstError(f'`{name}` is a number, not {value!r}.')
         if isinstance(value, float) and name != 'cost_limit':
             raise ToolsetFirstError(f'`{name}` is a whole number, not {value!r}.')

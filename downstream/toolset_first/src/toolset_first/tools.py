@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from pydantic_ai import FunctionToolset
 from typing_extensions import ParamSpec
@@ -309,7 +309,9 @@ class _Printed:
 
 def _check(name: str, options: Mapping[str, tuple[object, Any]]) -> None:
     for option, (value, kind) in options.items():
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        wrong = not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
+        wrong = wrong or (isinstance(value, int | float) and kind is not bool and not value > 0)
+        if wrong or (isinstance(value, list | tuple) and not all(isinstance(one, str) for one in cast('Any', value))):
             raise ToolsetFirstError(f'`{option}` of `{name}` cannot be {value!r}.')
 
 

@@ -20,6 +20,13 @@ _FRONT = re.compile(r'---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|$)(.*)', re.DOTALL)
 class _Loader(yaml.SafeLoader):
     """Refuses a key that is there twice, of which YAML takes the last."""
 
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        """Return an object, or say in which line there is none."""
+        try:
+            return cast(Any, super()).construct_object(node, deep=deep)
+        except ValueError as error:
+            raise yaml.MarkedYAMLError(problem=str(error), problem_mark=node.start_mark) from error
+
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         """Return a mapping."""
         seen: list[Any] = []
@@ -94,6 +101,8 @@ def read_worker_file(path: Path) -> WorkerFile:
         raise ProjectError(f'{path}:{mark.line + 2 if mark else 1}: {error.problem or error}.') from None
     except yaml.YAMLError as error:
         raise ProjectError(f'{path}:1: {error}') from None
+    except RecursionError:
+        raise ProjectError(f'{path}:1: The front matter is nested too deeply.') from None
     if not isinstance(node, yaml.MappingNode):
         raise ProjectError(f'{path}:2: The front matter holds no keys. Write `name: …` at least.')
     # The first line of the file is the one before the front matter.
