@@ -110,7 +110,6 @@ EXITS: dict[str, dict[str, Any]] = {
     'enter': toolset(Entering()),
     'exit': toolset(Exiting()),
     'list': toolset(Listing()),
-    'copy': toolset(Copying()),
     'model': {'model': FunctionModel(respond)},
     'stream': {'model': FunctionModel(stream_function=stream)},
     'prompt': {'schema_in': Arguments},
@@ -153,7 +152,7 @@ async def test_exit_of_an_entry_is_an_error_with_file_and_line(made: Any) -> Non
         await Runtime().run_entry(EntrySpec(ToolsetSpec(factory=build), 'start'), 'Go')
 
 
-async def test_exit_of_a_copy_is_why_it_is_refused() -> None:
+async def test_exit_of_a_copy_ends_the_call() -> None:
     agent = AgentSpec('one', model=script('done'), toolset_specs=[ToolsetSpec(toolset=Copying())])
     with pytest.raises(ExitError, match=r'test_exits\.py:\d+: SystemExit: 3$'):
         await Runtime([agent]).run_entry(calling('one'), 'Go')

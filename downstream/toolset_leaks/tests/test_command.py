@@ -306,10 +306,29 @@ def test_command_ends_what_takes_too_long(command: Command):
         ('agents:missing', '`agents:missing` cannot be found'),
         ('nowhere:agent', '`nowhere:agent` cannot be found'),
         ('agents:number', '`agents:number` is no agent, nor a function that returns one, but a int.'),
+        (
+            'broken:agent',
+            '`broken:agent` cannot be imported: {folder}/broken.py:2: ZeroDivisionError: division by zero',
+        ),
+        ('leaving:agent', '`leaving:agent` cannot be imported: {folder}/leaving.py:2: SystemExit: 3'),
+        ('makers:fail', '`makers:fail` makes no agent: {folder}/makers.py:2: ValueError: no'),
     ],
 )
-def test_command_says_what_is_wrong_with_the_target(command: Command, target: str, message: str):
+def test_command_says_what_is_wrong_with_the_target(command: Command, folder: Path, target: str, message: str):
+    (folder / 'broken.py').write_text('\n1 / 0\n')
+    (folder / 'leaving.py').write_text('\nraise SystemExit(3)\n')
+    (folder / 'makers.py').write_text('def fail():\n    raise ValueError("no")\n')
     done = command(target)
 
     assert done.returncode == 2
-    assert message in done.stderr
+    assert message.format(folder=folder) in done.stderr
+    assert 'Traceback' not in done.stderr
+
+
+def test_command_needs_no_key_of_a_provider(command: Command, folder: Path):
+    code = (Path(__file__).parents[1] / 'README.md').read_text('utf-8').partition('```python\n')[2].partition('```')[0]
+    (folder / 'readme.py').write_text(code)
+    done = command('readme:agent')
+
+    assert done.returncode == 1
+    assert 'closure cell `storage[0]` of `add_todo`' in done.stdout

@@ -20,7 +20,6 @@ from pydantic_ai.toolsets import (
 )
 from typing_extensions import Self
 
-from toolset_first.compat import IS_1
 from toolset_first.errors import exit_as_error
 from toolset_first.rules import ApprovalError, Rule, Verdict, check_rules, judge
 
@@ -48,13 +47,6 @@ class Guarded(WrapperToolset[Any]):
 
     rules: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
     default: Callable[[], Verdict] = field(default=lambda: 'allow', repr=False, compare=False)
-
-    if not IS_1:  # where copies of several toolsets are made in tasks
-
-        async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-            """Return the toolset for a run."""
-            with exit_as_error():
-                return await super().for_run(ctx)
 
     async def __aenter__(self) -> Self:
         """Enter the toolset."""

@@ -13,7 +13,9 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -130,7 +132,33 @@ def find(name: str) -> Any:
             value = getattr(value, part)
     except (ImportError, AttributeError) as error:
         raise LookupError(f'`{name}` cannot be found: {error}. Write it as `package.module:agent`.') from error
+    except (Exception, SystemExit) as error:
+        raise LookupError(f'`{name}` cannot be imported: {_placed(error)}') from error
     return value
+
+
+def _placed(error: BaseException) -> str:
+    """Return what was raised, and by which line of those that aren't a library's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [one for one in frames if not one.filename.startswith(('<', *sysconfig.get_paths().values()))]
+    own = [one for one in own if one.filename != __file__] or frames
+    return f'{own[-1].filename}:{own[-1].lineno}: {type(error).__name__}: {error}'
+
+
+def _do_without_keys() -> None:
+    """Take a model of no provider in place of one that can't be made here, where no keys are. A script answers for it."""
+    from pydantic_ai import models
+    from pydantic_ai.models.test import TestModel
+
+    infer = models.infer_model
+
+    def infer_or_replace(model: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return infer(model, *args, **options)
+        except Exception:  # noqa: BLE001 - a key, or a provider's package, may be missing
+            return TestModel()
+
+    models.infer_model = infer_or_replace
 
 
 def _watch_what_is_done(permit: Sequence[str], folder: Path) -> None:
@@ -172,12 +200,16 @@ def main() -> None:
     from .arguments import ArgumentsError
     from .drive import find_leaks
 
+    _do_without_keys()
     _watch_what_is_done(order['permit'], Path(order['folder']))
     try:
         agent: Any = find(order['target'])
         kind = type(agent).__name__
         if callable(agent) and not isinstance(agent, Agent):
-            agent = cast('Any', agent)()
+            try:
+                agent = cast('Any', agent)()
+            except (Exception, SystemExit) as error:
+                raise LookupError(f'`{order["target"]}` makes no agent: {_placed(error)}') from error
         if not isinstance(agent, Agent):
             raise LookupError(  # noqa: TRY004
                 f'`{order["target"]}` is no agent, nor a function that returns one, but a {kind}.'
