@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent, CallDeferred, DeferredToolRequests, RunContext, ToolApproved, UserError
 from pydantic_ai.messages import ModelRequest, ToolCallPart, UserPromptPart
+from pydantic_ai.toolsets import ToolsetScopePool
 
 from hookable_toolset import (
     AgentContext,
@@ -109,6 +110,52 @@ async def test_turns_are_stored_and_go_on_in_another_process(store: SessionStore
         assert second.revision == 2
     assert (await Session.open(store, 'ada')).context == second.context
     assert (await Session.open(store, 'grace')).context == AgentContext()
+
+
+class Connection(BaseTool):
+    """What no state can be exported of."""
+
+    name = 'send'
+    stateful = True
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    def call(self, ctx: RunContext[AgentContext], text: str) -> str:
+        self.sent.append(text)
+        return ','.join(self.sent)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize('scoped', [False, True])
+async def test_scope_keeps_live_tools_through_the_questions_and_turns_of_a_session(
+    store: SessionStore, scoped: bool
+) -> None:
+    toolset = Toolset[AgentContext](tools=[Connection, Count, Pay, Broken])
+    steps = {'ask': [('send', {'text': 'a'}), ('count', {}), ('pay', {'amount': 5})], 'fail': [('send', {'text': 'b'})]}
+
+    def sending(*last: Any) -> Agent[AgentContext, Any]:
+        output: Any = [str, DeferredToolRequests]
+        return Agent(script(*last), deps_type=AgentContext, toolsets=[toolset], output_type=output)
+
+    asking, failing = sending(steps['ask'], ('send', {'text': 'c'})), sending(steps['fail'], ('broken', {}))
+    chats = ToolsetScopePool(toolset)
+    session = await Session.open(store, 'ada', careful())
+    async with chats('ada') as chat:
+        toolsets = [chat] if scoped else []
+        assert await session.run(asking, 'Go', lambda call, metadata: True, toolsets=toolsets) == (
+            'a | 1 | paid 5 | a,c' if scoped else 'a | 1 | paid 5 | c'
+        )
+        with pytest.raises(ConnectionError):
+            await session.run(failing, 'Go', never, toolsets=toolsets)
+    async with chats('ada') as chat:
+        toolsets = [chat] if scoped else []
+        assert (await session.run(sending(('send', {'text': 'd'})), 'Go', never, toolsets=toolsets))[-1] == 'd'
+        if scoped:
+            # What a failed run has sent was sent
+            assert chat.instance_of(toolset).tools[0].sent == ['a', 'c', 'b', 'd']  # type: ignore[attr-defined]
+    await chats.aclose()
+    assert (await Session.open(store, 'ada')).context.toolset_states == {'': {'count': 1}}
 
 
 @pytest.mark.anyio
