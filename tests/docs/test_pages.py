@@ -84,6 +84,14 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r'[^\w -]', '', text.strip().lower()).replace(' ', '-') for text in texts}
 
 
+def test_pages_of_a_line_are_read_in_one_sitting() -> None:
+    pages = (ROOT / 'docs').glob('[0-9]*/*.md')
+    words = {f'{page.parent.name}/{page.name}': len(without_blocks(page).split()) for page in pages}
+
+    assert words
+    assert {page: number for page, number in words.items() if number > 1800} == {}
+
+
 def test_pages_explain_the_marks_in_code_after_it() -> None:
     found = 0
     for page in (ROOT / 'docs').glob('[0-9]*/*.md'):
