@@ -276,7 +276,7 @@ class Letters:
 
         Args:
             agent: Who works.
-            kept: The toolsets of the agent that stay as they are while a question waits.
+            kept: The toolsets of the agent that stay open while a question waits.
             limit: How many users may have toolsets at a time.
             idle_timeout: The seconds after which toolsets that no run uses are lost, those of a question that waits among them.
         """

@@ -1,4 +1,4 @@
-"""Approvals, answered inside of the run: the toolsets stay as they are while someone is asked."""
+"""Approvals, answered inside of the run: the toolsets stay open while someone is asked."""
 
 from __future__ import annotations
 
