@@ -184,7 +184,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for plain in [file for file in files if file.src_uri.startswith(f'{line}/')]:
             files.remove(plain)  # written for readers without the site, which has more: references to the API
         for page in find_pages(line):
-            content = page.read_text('utf-8')
+            content = retitle(page.read_text('utf-8'))
             files.append(File.generated(config, f'{line}/{page.name}', content=content))
         log.info(f'Reading the API of {line}')
         base, fork = read_apis(line)
@@ -394,6 +394,11 @@ def _source(line: str) -> Path:
 
 def _docs(line: str) -> Path:
     return ROOT / 'build' / line / 'docs'
+
+
+def retitle(text: str) -> str:
+    """Return a page with its title as the titles of this repository are: upstream begins each word with a capital."""
+    return re.sub(r'\A# (.)(.*)', lambda title: f'# {title[1]}{title[2].lower()}', text)
 
 
 def find_pages(line: str) -> list[Path]:

@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     for line in hooks.LINES:
         folder = ROOT / 'docs' / line
         for page in hooks.find_pages(line):
-            pages[folder / page.name] = NOTE.format(line=line) + plain(page.read_text('utf-8'))
+            pages[folder / page.name] = NOTE.format(line=line) + plain(hooks.retitle(page.read_text('utf-8')))
         pages[folder / 'api' / 'index.md'] = NOTE.format(line=line) + list_api(line)
     there = {page for line in hooks.LINES for page in (ROOT / 'docs' / line).rglob('*.md')}
     return write(pages, check, 'make pages', sorted(there - pages.keys()))

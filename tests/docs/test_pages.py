@@ -92,6 +92,13 @@ def test_pages_of_a_line_are_read_in_one_sitting() -> None:
     assert {page: number for page, number in words.items() if number > 1800} == {}
 
 
+def test_pages_have_titles_of_one_style() -> None:
+    titles = [page.read_text('utf-8').partition('# ')[2].partition('\n')[0] for page in (ROOT / 'docs').rglob('*.md')]
+    names = r'(?:API|FastAPI|HTTP|SQLite|MCP|REPL)\b|[A-Z]+'
+
+    assert [title for title in titles if re.search(rf' (?!{names})[A-Z]', title)] == []
+
+
 def test_pages_explain_the_marks_in_code_after_it() -> None:
     found = 0
     for page in (ROOT / 'docs').glob('[0-9]*/*.md'):
