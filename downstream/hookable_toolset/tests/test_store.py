@@ -671,3 +671,43 @@ def test_of_processes_that_write_one_session_at_once_none_overwrites_another(tmp
     assert session.revision == 80
     expected = [f'{process} {number}' for process, _ in processes for number in range(20)]
     assert sorted(session.context.need_user_approve_tools) == sorted(expected)
+
+
+class Vague(BaseTool):
+    name = 'vague'
+    stateful = True
+
+    def call(self, ctx: RunContext[AgentContext]) -> str:
+        return 'done'
+
+    def get_approval_metadata(self) -> dict[str, Any]:
+        return {'folder': object()}
+
+    def export_state(self) -> Any:
+        return object()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize('needing', [['vague'], []])
+@pytest.mark.parametrize('streamed', [False, True])
+async def test_turn_that_can_not_be_stored_is_none(tmp_path: Path, needing: list[str], streamed: bool) -> None:
+    toolset: Toolset[AgentContext] = Toolset(tools=[Vague])
+    agent = Agent(
+        script(('vague', {})),
+        deps_type=AgentContext,
+        toolsets=[toolset],
+        output_type=[str, DeferredToolRequests],
+    )
+    fine = Agent(script('fine'), deps_type=AgentContext)
+    async with SessionStore(tmp_path / 's.db') as store:
+        session = await Session.open(store, 'ada', AgentContext(need_user_approve_tools=needing))
+        await session.run(fine, 'Hello', lambda call, metadata: True)
+        with pytest.raises(UserError, match=r'can not be stored|context is no'):
+            if streamed:
+                async with session.stream(agent, 'Go', lambda call, metadata: True) as turn:
+                    async for _ in turn:
+                        pass
+            else:
+                await session.run(agent, 'Go', lambda call, metadata: True)
+        assert await session.run(fine, 'And now?', lambda call, metadata: True) == 'fine'
+        assert len((await store.load('ada'))[1].message_history) == 4

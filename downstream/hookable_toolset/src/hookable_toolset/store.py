@@ -245,9 +245,10 @@ class Session:
         """
         async with self.store.turn(self):
             while (left := await self._unanswered(ask)) is None:
+                before = self._kept()
                 with exit_as_error():
                     result = await agent.run(prompt, **self._start(), **options)
-                await self._record(result)
+                await self._record(result, before)
                 if not self.context.pending:
                     return result.output
                 prompt = None
@@ -289,11 +290,12 @@ class Session:
         self, turn: SessionStream, agent: Agent[AgentContext, Any], prompt: Prompt, ask: Ask, options: dict[str, Any]
     ) -> AsyncGenerator[AgentStreamEvent]:
         while (left := await self._unanswered(ask)) is None:
+            before = self._kept()
             async with _streamed(agent, prompt, **self._start(), **options) as (events, run):
                 async for event in events:
                     yield event
                 result = await run
-            await self._record(result)
+            await self._record(result, before)
             if not self.context.pending:
                 turn.output = result.output
                 return
@@ -317,9 +319,21 @@ class Session:
         results = context.answers if context.pending else None
         return {'deps': context, 'message_history': context.message_history, 'deferred_tool_results': results}
 
-    async def _record(self, result: AgentRunResult[Any]) -> None:
+    def _kept(self) -> dict[str, Any]:
+        """Return what a run changes of the context."""
+        context = self.context
+        states = {key: dict(tools) for key, tools in context.toolset_states.items()}
+        kept = {name: getattr(context, name) for name in ('message_history', 'pending', 'answers')}
+        return kept | {'toolset_states': states}
+
+    async def _record(self, result: AgentRunResult[Any], before: dict[str, Any]) -> None:
+        """Store what a run has done. If that can't be stored, the next turn goes on from before it, as after a run that failed."""
         self.context.record(result)
-        await self.save()
+        try:
+            await self.save()
+        except UserError:
+            vars(self.context).update(before)
+            raise
 
 
 class SessionStream:
