@@ -61,7 +61,7 @@ def exit_as_error() -> Iterator[None]:
 
 def placed(error: BaseException) -> str:
     """Return what was raised, and by which line."""
-    frames = [one for one in extract_tb(error.__traceback__) if not one.filename.startswith('<')]  # Of `exit()`.
+    frames = [one for one in extract_tb(error.__traceback__) if '_sitebuiltins' not in one.filename]  # Of `exit()`.
     where = f'{frames[-1].filename}:{frames[-1].lineno}: ' if frames else ''
     return f'{where}{type(error).__name__}: {error}'
 

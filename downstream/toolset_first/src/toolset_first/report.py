@@ -28,7 +28,10 @@ async def describe_rules(runtime: Runtime, entry: EntrySpec) -> dict[str, list[s
     """
     specs = {name: spec.toolset_specs for name, spec in runtime.agents.items()}
     entry_name = f'{entry.name} (the entry)' if entry.name in specs else entry.name
-    found = {name: [line for spec in of for line in await _lines(runtime, name, spec)] for name, of in specs.items()}
+    found: dict[str, list[str]] = {name: [] for name in specs}
+    for name, of in specs.items():  # no comprehension: in Python 3.10, one within another can't be async
+        for spec in of:
+            found[name] += await _lines(runtime, name, spec)
     if entry.toolset_spec.rules:
         found[entry_name] = await _lines(runtime, entry.name, entry.toolset_spec)
     return found
