@@ -11,7 +11,7 @@ from pathlib import Path
 
 from docs.shown import show_again
 from pydantic_ai_slim.fork.errors import ForkError
-from series.environments import built_wheel, line_python, make_environment, overrides
+from series.environments import ENGINES, built_wheel, line_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
 from series.progress import waiting
@@ -56,8 +56,9 @@ def _endure(line: Line, rest: Sequence[str]) -> bool:
 
 def requirements(line: Line) -> list[str | Path]:
     """Return what to install for these tests besides what the tests of the contract need, the fork among it."""
-    path = ROOT / 'requirements' / 'endurance.in'
-    return [f'{built_wheel(line)}[dbos]', *overrides(line), '--requirement', path]
+    listed = [ROOT / 'requirements' / f'{name}.in' for name in ('endurance', 'engines')]
+    named = [part for path in listed for part in ('--requirement', path)]
+    return [f'{built_wheel(line)}{ENGINES}', *overrides(line), *named]
 
 
 if __name__ == '__main__':

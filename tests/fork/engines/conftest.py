@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import uuid
 import warnings
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-# Before Prefect is imported: nothing here talks to anyone outside of the machine, nor to a server that the user has set up.
-_home = tempfile.TemporaryDirectory(prefix='prefect-')  # with the results of tasks
-os.environ |= {'PREFECT_HOME': _home.name, 'PREFECT_LOGGING_LEVEL': 'ERROR'}
-os.environ |= {'DO_NOT_TRACK': '1', 'PREFECT_SERVER_ANALYTICS_ENABLED': 'false'}
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from .servers import home, prefect_server, temporal_server
 
 with warnings.catch_warnings():
     # Warnings are errors in these tests, but what the engines say while they are imported is not our concern.
@@ -23,7 +19,6 @@ with warnings.catch_warnings():
     import pydantic_ai.durable_exec.prefect as _prefect
     import pydantic_ai.durable_exec.temporal as _temporal
     from dbos import DBOS
-    from prefect.testing.utilities import prefect_test_harness
 
 if TYPE_CHECKING:
     _ = _dbos, _prefect, _temporal
@@ -37,7 +32,7 @@ def pytest_configure() -> None:
 
 def pytest_unconfigure() -> None:
     """Clean up."""
-    _home.cleanup()
+    home.cleanup()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -61,9 +56,16 @@ def dbos(database: str) -> Iterator[None]:
 
 @pytest.fixture(scope='session')
 def prefect() -> Iterator[None]:
-    """Start Prefect's server on an SQLite file of its own, which takes half a minute."""
-    with prefect_test_harness(server_startup_timeout=180):
+    """Start Prefect's server."""
+    with prefect_server():
         yield
+
+
+@pytest.fixture
+async def temporal() -> AsyncIterator[Any]:
+    """Start Temporal's server, and give a client."""
+    async with temporal_server() as client:
+        yield client
 
 
 @pytest.fixture

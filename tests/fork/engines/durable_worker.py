@@ -2,14 +2,19 @@
 
 `python -m durable_worker ENGINE WAY ADDRESS` does so, in this folder. What is called is written to the file that `JOURNAL` in the
 environment names, line by line, as what a killed process prints may be lost. A worker of Temporal takes tasks from the queue `QUEUE`.
+
+Without an address, a process imports all that is needed, and forks one that does the same for each line of its input, which is an address,
+a journal and a file to print to, as JSON. It prints the ID of each.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import random
+import signal
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -198,13 +203,36 @@ def make_agent_for_approval(**options: Any) -> Agent[Any, Any]:
     return Agent(model, name='approvals', toolsets=[desk], output_type=[str, DeferredToolRequests], **options)
 
 
+TOOLSETS = {'execute': 'desk', 'plan': 'desk', 'spend': 'meter'}
+"""Which toolset has a tool."""
+
+CALLS = {
+    toolset: [
+        f'{step}.{index}'
+        for step, calls in enumerate(SCRIPT)
+        for index, (tool, _) in enumerate(calls)
+        if TOOLSETS[tool] == toolset
+    ]
+    for toolset in ('desk', 'meter')
+}
+"""The calls to each toolset in their order."""
+
+
 def check_journal(journal: Path) -> None:
-    """Check that no call runs again once the next one of its toolset has begun, which was not before its state was recorded."""
-    order = {f'{step}.{index}': (step, index) for step, calls in enumerate(SCRIPT) for index in range(len(calls))}
-    lines = [line.split() for line in journal.read_text().splitlines()]
-    for toolset in ('desk', 'meter'):
-        calls = [order[call] for name, call in lines if name == toolset]
-        assert calls == sorted(calls), calls
+    """Check that no call runs again once it was recorded, which it was when the next one of its toolset begins.
+
+    A line `recorded` says of how many calls to a toolset it's known that they were recorded by then.
+    """
+    recorded = dict.fromkeys(CALLS, 0)
+    for line in journal.read_text().splitlines():
+        what, *words = line.split()
+        if what == 'recorded':
+            toolset, count = words
+            recorded[toolset] = max(recorded[toolset], int(count))
+        else:
+            place = CALLS[what].index(words[0])
+            assert place >= recorded[what], f'{line!r} runs again in\n{journal.read_text()}'
+            recorded[what] = place
 
 
 async def work_for_temporal(way: str, address: str) -> None:
@@ -272,11 +300,43 @@ async def work_for_prefect(way: str, name: str) -> None:
     print(await (run_flow_async(desk, flow_run=runs[0]) if runs else desk()), flush=True)
 
 
-if __name__ == '__main__':
-    engine, way, address = sys.argv[1:]
+def work(engine: str, way: str, address: str) -> None:
+    """Work on a run, or on all workflows of Temporal."""
     if engine == 'temporal':
         asyncio.run(work_for_temporal(way, address))
     elif engine == 'dbos':
         asyncio.run(work_for_dbos(way, address))
     else:
         asyncio.run(work_for_prefect(way, address))
+
+
+def fork(engine: str, way: str) -> None:
+    """Fork a process that works for each line of the input, and end them all when that ends."""
+    if engine == 'temporal':
+        import durable_workflow
+        from temporalio import worker
+
+        _ = durable_workflow, worker
+    else:
+        importlib.import_module(f'pydantic_ai.durable_exec.{engine}')
+    # The processes that have ended stay in the table until then, so that no ID is another process's.
+    children: list[int] = []
+    for line in sys.stdin:
+        address, os.environ['JOURNAL'], output = json.loads(line)
+        if child := os.fork():
+            children.append(child)
+            print(child, flush=True)
+        else:
+            os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), sys.stdout.fileno())
+            work(engine, way, address)
+            return
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+if __name__ == '__main__':
+    if sys.argv[3:]:
+        work(*sys.argv[1:])
+    else:
+        fork(*sys.argv[1:])

@@ -7,16 +7,22 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from prefect.settings import PREFECT_API_URL
 
 from ..line import HAS_DURABLE_STATE, WAYS_TO_MAKE_DURABLE
 from .durable_worker import APPROVED, EXPECTED, QUEUE, check_journal
-from .killing import lines, run_with_kills, run_with_kills_on_temporal, server, wait_for, working
+from .killing import (
+    lines,
+    run_with_kills,
+    run_with_kills_on_temporal,
+    soon_after_calls,
+    starting,
+    wait_for,
+    working,
+)
 
 if not HAS_DURABLE_STATE:
     pytest.skip('This line has no durable state.', allow_module_level=True)
@@ -26,25 +32,13 @@ pytestmark = pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE)
 HISTORIES = Path(__file__).with_name('histories')
 
 
-@pytest.fixture
-async def temporal() -> AsyncIterator[Any]:
-    from pydantic_ai.durable_exec.temporal import PydanticAIPlugin
-    from temporalio.testing import WorkflowEnvironment
-
-    environment = await cast(Any, WorkflowEnvironment).start_local(
-        dev_server_existing_path=server(), dev_server_log_level='error', plugins=[PydanticAIPlugin()]
-    )
-    async with environment:
-        yield environment.client
-
-
 @pytest.mark.anyio
 async def test_b38_run_on_temporal_goes_on_when_its_worker_is_killed(
     way: str, temporal: Any, tmp_path: Path, kills: int
 ):
-    address = temporal.service_client.config.target_host
+    start = starting('temporal', way)
 
-    history = await run_with_kills_on_temporal(way, temporal, address, tmp_path, kills, seed=1)
+    _, history = await run_with_kills_on_temporal(start, way, temporal, tmp_path, kills, soon_after_calls(seed=1))
 
     await replay(f'durable_workflow:{way}', history.to_json(), tmp_path)
 
@@ -56,7 +50,8 @@ async def test_b38_state_goes_from_one_task_queue_of_temporal_to_another(way: st
     journal.touch()
     way = f'{way} on queues'
 
-    with working('temporal', way, address, journal), working('temporal', way, address, journal, 'desk'):
+    worker, other = starting('temporal', way), starting('temporal', way, 'desk')
+    with working(worker, address, journal), working(other, address, journal):
         handle = await start(temporal, way)
         assert json.loads(await handle.result()) == EXPECTED
 
@@ -75,11 +70,11 @@ async def test_b38_approval_comes_between_two_runs_on_temporal(way: str, tempora
     journal.touch()
     way = f'{way} with approval'
 
-    handle = await start(temporal, way)
-    with working('temporal', way, address, journal) as process:
+    worker, handle = starting('temporal', way), await start(temporal, way)
+    with working(worker, address, journal) as process:
         await asyncio.to_thread(wait_for, lambda: lines(journal) >= 2, process)
     await handle.signal('approve')
-    with working('temporal', way, address, journal):
+    with working(worker, address, journal):
         assert json.loads(await handle.result()) == APPROVED
 
     await replay(f'durable_workflow:{way}', (await handle.fetch_history()).to_json(), tmp_path)
@@ -107,9 +102,9 @@ async def replay(what: str, history: str, folder: Path) -> None:
 
 
 def test_b38_run_on_dbos_goes_on_when_its_process_is_killed(way: str, database: str, tmp_path: Path, kills: int):
-    run_with_kills('dbos', way, database, tmp_path, kills, seed=1)
+    run_with_kills(starting('dbos', way), 'dbos', database, tmp_path, kills, soon_after_calls(seed=1))
 
 
 @pytest.mark.usefixtures('prefect')
 def test_b38_run_on_prefect_goes_on_when_its_process_is_killed(way: str, tmp_path: Path, kills: int):
-    run_with_kills('prefect', way, PREFECT_API_URL.value() or '', tmp_path, kills, seed=1)
+    run_with_kills(starting('prefect', way), 'prefect', '', tmp_path, kills, soon_after_calls(seed=1))
