@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from .durable_worker import CALLS, EXPECTED, QUEUE, check_journal
 
@@ -227,18 +227,17 @@ def recorded_by_dbos(address: str) -> Counter[str]:
 
 def recorded_by_prefect(since: float) -> Counter[str]:
     """Count those that were recorded since some time, in the files that hold the results of tasks."""
-    from prefect.results import ResultRecord
-    from pydantic_ai.durable_exec._toolset import CallWithState
+    from prefect import results
 
     found: Counter[str] = Counter()
     for path in Path(os.environ['PREFECT_HOME'], 'storage').glob('*'):
         if path.stat().st_mtime < since:
             continue
         try:
-            result = ResultRecord.deserialize(path.read_bytes()).result
+            result = cast(Any, results).ResultRecord.deserialize(path.read_bytes()).result
         except ValueError:
             continue  # its process was killed in the middle
-        if isinstance(result, CallWithState):
+        if type(result).__name__ == 'CallWithState':
             found['desk' if isinstance(result.state, dict) else 'meter'] += 1
     return found
 
