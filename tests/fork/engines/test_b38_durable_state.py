@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ..line import HAS_DURABLE_STATE, WAYS_TO_MAKE_DURABLE
+from . import plain_steps
 from .durable_worker import APPROVED, EXPECTED, QUEUE, check_journal
 from .killing import (
     lines,
@@ -89,6 +90,12 @@ async def start(client: Any, way: str) -> Any:
 @pytest.mark.anyio
 async def test_b38_history_of_the_base_is_replayed(way: str, tmp_path: Path):
     await replay(f'plain_workflow:{way}', (HISTORIES / f'{way}.json').read_text(), tmp_path)
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures('dbos')
+async def test_b38_steps_of_dbos_without_state_are_those_of_the_base(way: str):
+    assert await plain_steps.steps(way) == json.loads(plain_steps.STEPS.read_text())[way]
 
 
 async def replay(what: str, history: str, folder: Path) -> None:
