@@ -11,8 +11,11 @@ import pytest
 import tomli
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*ROOT.glob('*.md'), *ROOT.glob('docs/**/*.md'), *ROOT.glob('downstream/*/README.md')]
-PAGES += ROOT.glob('downstream/*/pyproject.toml')
+PAGES = [
+    page
+    for pattern in ('*.md', 'docs/**/*.md', 'downstream/*/README.md', 'downstream/*/pyproject.toml')
+    for page in ROOT.glob(pattern)
+]
 PIN = re.compile(r'(?:([\w-]+)(?:\[[\w,-]+\])? @ )?git\+[^\s"\']+?#subdirectory=([\w./-]+)')
 TABLE = re.compile(r'^#?\s*(?:([\w-]+) = )?\{ git = "[^"]*", rev = "[^"]*", subdirectory = "([^"]+)" \}', re.MULTILINE)
 LOCAL = re.compile(r'\./((?:downstream|pydantic_ai_slim)/[\w./-]+?)(?=[\s`"]|$)')

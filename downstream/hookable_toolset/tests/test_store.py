@@ -132,7 +132,10 @@ async def test_scope_keeps_live_tools_through_the_questions_and_turns_of_a_sessi
     store: SessionStore, scoped: bool
 ) -> None:
     toolset = Toolset[AgentContext](tools=[Connection, Count, Pay, Broken])
-    steps = {'ask': [('send', {'text': 'a'}), ('count', {}), ('pay', {'amount': 5})], 'fail': [('send', {'text': 'b'})]}
+    steps: dict[str, list[tuple[str, dict[str, Any]]]] = {
+        'ask': [('send', {'text': 'a'}), ('count', {}), ('pay', {'amount': 5})],
+        'fail': [('send', {'text': 'b'})],
+    }
 
     def sending(*last: Any) -> Agent[AgentContext, Any]:
         output: Any = [str, DeferredToolRequests]

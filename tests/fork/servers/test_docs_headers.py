@@ -16,7 +16,11 @@ from .serving import serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings('ignore::DeprecationWarning')]
 
-ASKED = {'name': 'who_am_i', 'description': 'Say who asks.', 'inputSchema': {'type': 'object', 'properties': {}}}
+ASKED: dict[str, Any] = {
+    'name': 'who_am_i',
+    'description': 'Say who asks.',
+    'inputSchema': {'type': 'object', 'properties': {}},
+}
 
 
 async def answer(request: Request) -> Response:
