@@ -117,6 +117,10 @@ pinning: wheels $(PINNING_READY) ## pin the built forks of all lines as users do
 downstream: wheels ## test the projects in `downstream/` on the built forks of all lines, or the one that NAME=… names
 	@$(TOOL) -m downstream $(addprefix --line=,$(LINE)) $(addprefix --name=,$(NAME)) $(ARGS)
 
+.PHONY: downstream-suites
+downstream-suites: wheels ## run the test suites of others on base and fork, and write what came of it to docs/downstream/suites.md
+	@$(TOOL) -m series.suites $(addprefix --line=,$(LINE)) $(addprefix --name=,$(NAME)) $(ARGS)
+
 .PHONY: lint
 lint: $(READY) ## check style and formatting
 	@$(TOOL) -m ruff check && $(TOOL) -m ruff format --check

@@ -134,6 +134,10 @@ class MatrixError(SeriesError):
     """A matrix that can't be run."""
 
 
+class SuiteError(SeriesError):
+    """A test suite of others that can't be run."""
+
+
 class NoTestsError(SeriesError):
     """A choice of tests that none of upstream's fits."""
 
