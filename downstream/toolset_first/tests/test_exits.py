@@ -9,8 +9,8 @@ from typing import Annotated, Any, NoReturn
 
 import pytest
 from conftest import Write
-from pydantic import AfterValidator
-from pydantic_ai import FunctionToolset, ModelMessage, ModelResponse, RunContext, Tool
+from pydantic import AfterValidator, BaseModel
+from pydantic_ai import FunctionToolset, ModelMessage, ModelResponse, RunContext, Tool, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from support import Keeper, Log, StatefulKeeper, call, calling, entry, script
 from toolset_first import AgentSpec, CallRuntime, EntrySpec, ExitError, Runtime, ToolsetSpec, WorkerArgs
@@ -81,6 +81,14 @@ class Arguments(WorkerArgs):
         leave()
 
 
+class Valid(BaseModel):
+    what: Annotated[str, AfterValidator(_leave_with)]
+
+
+def finish(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'what': 'x'})])
+
+
 async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     leave()
 
@@ -112,6 +120,7 @@ EXITS: dict[str, dict[str, Any]] = {
     'list': toolset(Listing()),
     'model': {'model': FunctionModel(respond)},
     'stream': {'model': FunctionModel(stream_function=stream)},
+    'output': {'model': FunctionModel(finish), 'schema_out': Valid},
     'prompt': {'schema_in': Arguments},
 }
 if hasattr(FunctionToolset, 'get_instructions'):

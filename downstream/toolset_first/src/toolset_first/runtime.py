@@ -17,7 +17,6 @@ from pydantic import AfterValidator, TypeAdapter
 from pydantic_ai import AbstractToolset, Agent, DeferredToolRequests, FunctionToolset, ModelRetry, RunContext
 from pydantic_ai.messages import (
     ModelMessage,
-    ModelResponse,
     PartDeltaEvent,
     PartStartEvent,
     RetryPromptPart,
@@ -28,7 +27,6 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model
 from pydantic_ai.models.function import FunctionModel
-from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import LifecycleDescription, describe_lifecycle
 from pydantic_ai.usage import RunUsage, UsageLimits
@@ -256,7 +254,7 @@ class Runtime:
         if spec.compatible_models and not any(fnmatchcase(name, pattern) for pattern in spec.compatible_models):
             wanted = ', '.join(f'`{pattern}`' for pattern in spec.compatible_models)
             raise ToolsetFirstError(f'The agent {spec.name!r} works with {wanted} only, and the model is `{name}`.')
-        return model if isinstance(model, str) else _Model(model)
+        return model
 
     def create_scope(self, entry: EntrySpec, history: Sequence[ModelMessage] = (), *, chat: bool = False) -> CallScope:
         """Return a scope with the toolset of an entry: `async with runtime.create_scope(entry) as scope`.
@@ -359,6 +357,7 @@ class CallRuntime:
                 deferred_tool_handler=self.runtime.approvals,
             ) as run:
                 async for node in run:
+                    _ending_only_the_call(node)
                     if Agent.is_call_tools_node(node):
                         self._log(node.model_response)
                         self.turn.check_tool_calls(node.model_response)
@@ -417,13 +416,17 @@ def _streams(model: Model) -> bool:
     return type(model).request_stream is not Model.request_stream
 
 
-class _Model(WrapperModel):
-    """A model that a project brings, which may run the project's code."""
+def _ending_only_the_call(node: Any) -> None:
+    """Have a step of a run raise an `ExitError`, before 1.26.0's task for it would stop the event loop with a `SystemExit`."""
+    if Agent.is_end_node(node):
+        return
+    run = node.run
 
-    async def request(self, *args: Any, **options: Any) -> ModelResponse:
-        """Make a request."""
+    async def guarded(ctx: Any) -> Any:
         with exit_as_error():
-            return await super().request(*args, **options)
+            return await run(ctx)
+
+    node.run = guarded
 
 
 class AgentToolset(FunctionToolset[CallRuntime]):
