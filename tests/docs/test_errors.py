@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / 'docs' / 'errors.md').read_text('utf-8')
-RAISED = re.compile(r'(?<!Cancelled)Error$|warnings\.warn$')
+RAISED = re.compile(r'(?<!Cancelled)Error$|UnexpectedModelBehavior$|warnings\.warn$')
 
 
 def added(tree: Path) -> dict[str, set[int]]:

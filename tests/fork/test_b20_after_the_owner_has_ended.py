@@ -83,6 +83,34 @@ async def test_b20_background_child_cannot_use_what_its_parent_has_exited(
     assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
 
 
+@pytest.mark.parametrize('nested', [False, True])
+async def test_b20_error_of_several_borrowed_toolsets_is_raised_alone(nested: bool):
+    """Toolsets that are asked for their tools at once would raise it together, as a group that no `except UserError` catches."""
+    background = Background()
+    one, two, three = (Notes(name, Journal()) for name in ('one', 'two', 'three'))
+    toolsets = [CombinedToolset([one, two.prefixed('x')]), three] if nested else [one, two, three]
+    child = calling(['wait'], ['one'], toolsets=toolsets, tools=[background.wait])
+    await run_as('parent', calling(['start'], toolsets=[one, two, three, background.starting(child)], name='boss'))
+    outcome = await background.outcome()
+    assert type(outcome) is UserError
+    assert "'boss'" in str(outcome)
+
+
+async def test_b20_calls_of_several_borrowed_toolsets_in_one_step_raise_it_alone():
+    background = Background()
+    one, two = Notes('one', Journal()), Notes('two', Journal())
+
+    class Waits(Server):
+        async def get_tools(self, ctx: RunContext[Any]) -> Any:
+            tools = await super().get_tools(ctx)
+            await background.wait('')
+            return tools
+
+    child = calling(['one', 'two'], toolsets=[one, two, Waits('waits', Journal())])
+    await run_as('parent', calling(['start'], toolsets=[one, two, background.starting(child)], name='boss'))
+    assert type(await background.outcome()) is UserError
+
+
 async def test_b20_call_that_the_model_asks_for_after_the_owner_has_ended_is_refused():
     """The tools were listed while it was live."""
     journal = Journal()

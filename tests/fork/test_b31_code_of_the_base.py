@@ -61,6 +61,13 @@ async def test_b12_object_with_the_methods_of_a_toolset_is_taken_where_the_base_
     assert journal.names('enter') == journal.names('exit')
 
 
+@pytest.mark.parametrize('method', METHODS)
+async def test_b31_iterator_of_toolsets_is_taken_where_the_base_takes_it(method: str):
+    server = Server('t', Journal())
+    await run_as('run', Agent(scripted(['t'])), method, toolsets=iter([server]))  # pyright: ignore[reportArgumentType]
+    assert server.values == ['run']
+
+
 async def test_b12_function_that_can_take_the_context_gets_it_at_each_step():
     journal = Journal()
     steps: list[int] = []

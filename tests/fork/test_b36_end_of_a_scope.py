@@ -38,19 +38,20 @@ async def test_b36_scope_that_is_not_open_is_refused(method: str, opened: bool):
     assert journal.events == before
 
 
-async def test_b36_run_that_outlives_the_block_in_the_same_task_gets_the_error():
+@pytest.mark.parametrize('names', [['t'], ['t', 'u']])
+async def test_b36_run_that_outlives_the_block_in_the_same_task_gets_the_error_alone(names: list[str]):
     journal = Journal()
-    session = Session('t', journal)
-    agent = calling(['t'], toolsets=[session], name='Ada')
-    chat = ToolsetScope(session)
+    sessions = [Session(name, journal) for name in names]
+    agent = calling(['t'], toolsets=sessions, name='Ada')
+    chat = ToolsetScope(*sessions)
     await chat.__aenter__()
     with pytest.raises(UserError, match=r'(?i)scope') as caught:
         async with agent.iter('go', toolsets=[chat]) as agent_run:
             await chat.__aexit__(None, None, None)
             async for _ in agent_run:
                 pass
-    assert session.label in str(caught.value)
-    assert journal.lifecycle == ['+t', '-t']
+    assert sessions[0].label in str(caught.value)
+    assert journal.lifecycle == [*(f'+{name}' for name in names), *(f'-{name}' for name in reversed(names))]
 
 
 async def test_b36_background_child_gets_the_error_when_the_scope_has_ended():
@@ -101,6 +102,28 @@ async def test_b36_end_of_the_block_cancels_the_run_waits_and_exits(method: str,
     with pytest.raises(CANCELLED):
         await task
     assert journal.of('exit')[-1].got[1] is error
+
+
+@pytest.mark.parametrize('method', ['run', 'run_stream', 'run_stream_events'])
+async def test_b36_end_at_any_step_cancels_the_run_and_does_not_fail_it(method: str):
+    for step in range(1000):
+        journal = Journal()
+        one, two = Session('one', journal), Session('two', journal)
+        agent = calling(['one'], ['two'], toolsets=[one, two])
+        async with ToolsetScope(one, two) as chat:
+            task = asyncio.ensure_future(run_as('run', agent, method, toolsets=[chat]))
+            for _ in range(step):
+                await asyncio.sleep(0)
+            done = task.done()
+        (outcome,) = await asyncio.gather(task, return_exceptions=True)
+        # One that had not begun is refused
+        begun = bool(journal.of('get_tools'))
+        assert outcome == 'done' or isinstance(outcome, CANCELLED) or (type(outcome) is UserError and not begun), step
+        assert journal.lifecycle == ['+one', '+two', '-two', '-one']
+        if done:
+            break
+    else:
+        pytest.fail('The run never ended')
 
 
 class TidiesUp(Session):

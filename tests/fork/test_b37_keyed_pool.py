@@ -216,6 +216,40 @@ async def test_b37_what_has_ended_is_freed_long_before_it_would_have_been_idle()
     assert [ref() for ref in kept] == [None, None, None]
 
 
+async def test_b37_scope_that_a_tool_opens_keeps_nothing_of_the_run_of_that_tool():
+    """It goes on when the run has ended, so it doesn't hold what the run has held, and what it starts is no sub-agent of that run."""
+    journal = Journal()
+    notes = Session('n', journal)
+    inner = calling(['n'], toolsets=[notes])
+
+    class Starting(Session):
+        async def __aenter__(self) -> Self:
+            await run_as('inner', inner)
+            return await super().__aenter__()
+
+    starting = Starting('t', journal)
+    child = calling(['t'], toolsets=[starting], name='child')
+    chats = ToolsetScopePool(starting, idle_timeout=3600)
+
+    async def ask(value: str) -> None:
+        async with chats('Ada') as chat:
+            await run_as('child', child, toolsets=[chat])
+
+    async def request() -> weakref.ref[Any]:
+        await run_as('parent', calling(['n'], ['ask'], ['n'], toolsets=[notes], tools=[ask]))
+        return weakref.ref(next(event.toolset for event in journal.of('call') if event.run == 'parent'))
+
+    kept = await asyncio.ensure_future(request())
+    by_run = {event.run: event.toolset.values for event in journal.of('call')}
+    assert by_run == {'parent': ['parent', 'parent'], 'inner': ['inner'], 'child': ['child']}
+    journal.events.clear()
+    del by_run
+    gc.collect()
+    assert chats.keys == ['Ada']
+    assert kept() is None
+    await chats.aclose()
+
+
 async def test_b37_more_than_the_limit_are_open_only_if_all_are_in_use():
     session = Session('t', Journal())
     async with ToolsetScopePool(session, limit=1) as chats:

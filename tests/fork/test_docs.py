@@ -39,6 +39,7 @@ NO_PROGRAM = {
     'wrapper_convention': 'two methods of a class',
     'durable_toolset': 'imports a shop that is made up',
     'headers': 'asks an MCP server; `servers/test_docs_headers.py` has one',
+    'server': 'needs FastAPI; `examples/test_docs_server.py` asks it',
 }
 """What isn't run, and why."""
 
@@ -144,7 +145,7 @@ class Program:
     async def run(self) -> str:
         """Do as one user does, and return what that prints. Where the example runs no agent, run its agents."""
         _printed.set(out := StringIO())
-        names = dict(self.names)
+        names = self.names | {'__name__': '__main__'}
         done = eval(self._rest, names)
         if inspect.isawaitable(done):
             await done

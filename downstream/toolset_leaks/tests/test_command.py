@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -139,6 +140,18 @@ def test_command_finds_a_leak(command: Command):
     assert done.returncode == 1, done.stderr
     assert done.stdout.splitlines()[0] == '1 leak found in 5 runs:'
     assert 'global `storage[0]` of `agents`, reached from FunctionToolset' in done.stdout
+
+
+def test_command_finds_what_the_docs_convert(command: Command, folder: Path):
+    page = (Path(__file__).parents[3] / 'docs' / 'convert.md').read_text('utf-8')
+    (code,) = re.findall(r'^`before\.py`:\n\n```python\n(.*?)^```', page, re.DOTALL | re.MULTILINE)
+    (arguments,) = re.findall(r'^toolset-leaks (.+?) *#', page, re.MULTILINE)
+    (folder / 'before.py').write_text(code)
+
+    done = command(*arguments.split())
+
+    assert done.returncode == 1, done.stderr
+    assert "`Accounts.cache['balance']`" in done.stdout
 
 
 def test_command_takes_a_function_that_returns_the_agent(command: Command):
