@@ -6,7 +6,7 @@ from itertools import chain, combinations
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolOutput, UserError
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ModelRetry, ToolOutput, UserError
 
 from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, answer_none, approve, returned
 from .line import NAMES_HANDLERS
@@ -162,3 +162,33 @@ async def test_b24_every_call_beside_a_final_result_is_answered(end_strategy: An
             'write': not_executed,
             'send': not_executed,
         }
+
+
+@pytest.mark.parametrize(
+    'second', [None, Handler(answer_none), Handler(approve)], ids=['no_handler', 'none', 'approve']
+)
+async def test_b24_leftovers_beside_an_output_that_failed_are_resumed(second: Handler | None):
+    tools = Tools()
+    checked: list[str] = []
+
+    def check(value: str) -> str:
+        checked.append(value)
+        raise ModelRetry('Not this one.')
+
+    agent = agent_of(
+        tools, ['look', 'delete', 'final_result'], output_type=[ToolOutput(check, name='final_result'), *OUTPUTS]
+    )
+    first = await agent.run('go', deferred_tool_handler=Handler(answer_none))
+    assert isinstance(first.output, DeferredToolRequests)
+    result = await agent.run(
+        message_history=first.all_messages(), deferred_tool_results=approve(first.output), deferred_tool_handler=second
+    )
+    assert result.output == 'all done'
+    # The output isn't checked again, and the model was told once that it failed.
+    assert returned(result.all_messages()) == {
+        'look': 'look done',
+        'delete': 'delete done',
+        'final_result': 'Not this one.',
+    }
+    assert (tools.done, checked) == (['look', 'delete'], [''])
+    assert second is None or not second.asked
