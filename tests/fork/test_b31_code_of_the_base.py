@@ -14,7 +14,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import CombinedToolset
 from pydantic_ai.toolsets._dynamic import DynamicToolset
 
-from .line import once_per_run
+from .line import IS_2, once_per_run
 from .toolsets import METHODS, Journal, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -64,8 +64,16 @@ async def test_b12_object_with_the_methods_of_a_toolset_is_taken_where_the_base_
 @pytest.mark.parametrize('method', METHODS)
 async def test_b31_iterator_of_toolsets_is_taken_where_the_base_takes_it(method: str):
     server = Server('t', Journal())
-    await run_as('run', Agent(scripted(['t'])), method, toolsets=iter([server]))  # pyright: ignore[reportArgumentType]
+    await run_as('run', Agent(scripted(['t'])), method, toolsets=cast(Any, iter([server])))
     assert server.values == ['run']
+
+
+@pytest.mark.skipif(not IS_2, reason='The base of 1.x has no such hooks.')
+async def test_b31_hooks_take_any_object_for_a_context_as_tests_of_plugins_pass_it():
+    server = Server('t', Journal())
+    for toolset in (server, WrapperToolset(server), CombinedToolset([server]), DynamicToolset(lambda ctx: server)):
+        made = await toolset.for_run(cast(Any, object()))
+        assert type(made) is type(toolset)
 
 
 async def test_b12_function_that_can_take_the_context_gets_it_at_each_step():

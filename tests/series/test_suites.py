@@ -46,9 +46,12 @@ def test_fails_at_first():
 def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
     """A line whose builds are in a folder of the test, with a project `made-up` that works with it."""
     line = find_lines(ROOT)[0]
-    monkeypatch.setattr(Line, 'root', tmp_path)
-    monkeypatch.setattr(suites, 'built_wheel', lambda line: tmp_path / 'fork.whl')
-    monkeypatch.setattr(suites, '_lock', lambda suite, line, folder: ['made_up==1.5', f'pydantic-ai-slim=={line.base}'])
+
+    def built_wheel(line: Line) -> Path:
+        return tmp_path / 'fork.whl'
+
+    def lock(suite: Suite, line: Line, folder: Path) -> list[str]:
+        return ['made_up==1.5', f'pydantic-ai-slim=={line.base}']
 
     def download(folder: Path, requirement: str, *options: str) -> Path:
         assert requirement == 'made-up===1.5'
@@ -67,6 +70,9 @@ def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
         inside.chmod(0o755)
         return inside
 
+    monkeypatch.setattr(Line, 'root', tmp_path)
+    monkeypatch.setattr(suites, 'built_wheel', built_wheel)
+    monkeypatch.setattr(suites, '_lock', lock)
     monkeypatch.setattr(suites, 'download', download)
     monkeypatch.setattr(suites, 'make_environment', make_environment)
     return line
@@ -92,7 +98,10 @@ def test_suites_compares_test_by_test_and_runs_again_what_differs(line: Line, tm
 def test_suites_names_a_project_that_does_not_work_with_a_base(
     line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suites, '_lock', lambda suite, line, folder: None)
+    def lock(suite: Suite, line: Line, folder: Path) -> None:
+        return None
+
+    monkeypatch.setattr(suites, '_lock', lock)
     write_page([run_suite(Suite('made-up', ()), line, ignore)], tmp_path / 'page.md')
     page = (tmp_path / 'page.md').read_text()
     assert f'| made-up | none works with it | {line.name} | | | |' in page
