@@ -1,4 +1,4 @@
-"""A run under watch takes at most three times as long as a run, which `cost.py` measures."""
+"""What `cost.py` prints of a run under watch. Whether it takes too long is no matter of a test, as machines are noisy."""
 
 from __future__ import annotations
 
@@ -21,22 +21,6 @@ def load_cost() -> ModuleType:
 
 
 cost = load_cost()
-
-
-@pytest.mark.parametrize(
-    'agent',
-    [
-        '50 tools in 5 toolsets',
-        *(f'one tool, {size} {shape}' for size in ('300', '1,000', '10,000') for shape in cost.SHAPES),
-    ],
-)
-async def test_run_under_watch_costs_at_most_three_times_a_run(agent: str):
-    # Other programs on the machine make a single measurement uncertain: the limit is met once in three.
-    times: list[float] = []
-    while len(times) < 3 and min(times, default=4) > 3:
-        times.append((await cost.measure(cost.AGENTS[agent], 15)).times)
-
-    assert min(times) <= 3, times
 
 
 async def test_cost_says_which_agents_it_measured(capsys: pytest.CaptureFixture[str]):
