@@ -98,7 +98,8 @@ async def test_entry_has_no_model_whatever_the_environment_says(monkeypatch: pyt
     monkeypatch.setenv('TOOLSET_FIRST_MODEL', 'test')
 
     async def main(ctx: RunContext[CallRuntime], input: str) -> str:
-        return (await Agent(ctx.model).run(input)).output if input == 'Ask' else 'done'
+        model: Any = ctx.model
+        return (await Agent(model).run(input)).output if input == 'Ask' else 'done'
 
     assert await Runtime().run_entry(entry(main), 'Go') == 'done'
     with pytest.raises(ToolsetFirstError, match='An entry has no model'):
