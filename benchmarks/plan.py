@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MEMORY = 'memory'
-LAST_OF_LIFECYCLE = '*-Add-describe_lifecycle-*.patch'
-"""The last patch of a series that is about the lifecycle of toolsets, and not about speed."""
+LIFECYCLE = '*-Add-describe_lifecycle-*.patch'
+"""The patch that stands on those about the lifecycle of toolsets, and on none about speed."""
 
 BOTH = ('base', 'fork')
 ALL = ('base', 'lifecycle', 'fork')

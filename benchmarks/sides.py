@@ -1,4 +1,4 @@
-"""The sides that are compared: the base, the fork, and the fork with the first patches of its series only."""
+"""The sides that are compared: the base, the fork, and the fork with the patches about lifecycles only."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import IO, NamedTuple, cast
 
-from benchmarks.plan import LAST_OF_LIFECYCLE
+from benchmarks.plan import LIFECYCLE
 from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
 from pydantic_ai_slim.fork.patches import apply_patches, copy_package
 from series.environments import built_wheel, line_python, make_environment, make_environments
 from series.errors import SeriesError
 from series.line import Line
+from series.message import read_message
+from series.needs import all_needs, direct_needs
 
 WORKER = Path(__file__).with_name('worker.py')
 
@@ -85,8 +87,8 @@ def prepare(line: Line) -> dict[str, Place]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     copy_package(installed.parent, folder)
-    (last,) = (number for number, patch in enumerate(line.patches, 1) if patch.match(LAST_OF_LIFECYCLE))
-    apply_patches(line.patches[:last], folder)
+    lifecycle = [patch for patch in line.patches if patch.match(LIFECYCLE)]
+    apply_patches(all_needs(lifecycle, direct_needs({patch: read_message(patch) for patch in line.patches})), folder)
     return {'base': Place(base), 'lifecycle': Place(base, path=folder / UPSTREAM_FOLDER), 'fork': Place(fork)}
 
 
