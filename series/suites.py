@@ -6,7 +6,7 @@ import shutil
 import sys
 import tarfile
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -44,8 +44,7 @@ class Suite:
     needs: tuple[str, ...]
     """What else is installed for the tests."""
     tests: tuple[str, ...] = ('tests',)
-    options: tuple[str, ...] = ()
-    """What pytest is given."""
+    """What pytest is given: files, folders and options."""
 
 
 @dataclass(frozen=True)
@@ -91,46 +90,45 @@ def run_suite(suite: Suite, line: Line, report: Report) -> Ran:
     tree = _unpack(download(folder / 'archive', f'{suite.name}==={version}', '--no-binary', suite.name), folder)
     wheels = {'base': f'{DIST_NAME}==={line.base}', 'fork': built_wheel(line)}
     others = [pin for pin in locked if not _named(pin, DIST_NAME)]
-    sides: dict[str, Callable[[Results, Sequence[str]], dict[str, Result]]] = {}
+    sides: dict[str, Pytest] = {}
     for side in SIDES:
         report(f'{title}: making the environment of the {side}')
         python = make_environment(folder / f'env-{side}', line_python(line), ['--no-deps', *others, wheels[side]])
-        pytest = Pytest(tree, python, Path(matrix_plugin.__file__).read_bytes(), {})
+        sides[side] = Pytest(tree, python, Path(matrix_plugin.__file__).read_bytes(), {})
 
-        def run(results: Results, tests: Sequence[str], side: str = side, pytest: Pytest = pytest) -> dict[str, Result]:
-            results.folder.mkdir(parents=True)
+    def run(side: str, name: str, tests: Sequence[str]) -> dict[str, Result]:
+        return _run(sides[side], Results(folder / name), tests, f'{title}: the {side}', report)
 
-            def tell(number: int) -> None:
-                report(f'{title}: the {side}', number, len(results.names()) or None)
-
-            status = pytest.run(results, [], [*suite.options, *tests], tell)
-            if status in (3, 4):
-                raise SuiteError(
-                    f'pytest could not run the tests of {title}.',
-                    'Say in `series/suites.toml` what they need. These are its words.',
-                    (results.folder / 'log').read_text('utf-8', 'replace')[-4000:],
-                )
-            missing = results.names().keys() - (found := results.load()).keys()
-            return {test: Result(test, 'crashed') for test in missing} | found
-
-        sides[side] = run
-    first = {side: Results(folder / side) for side in SIDES}
-    outcomes = {side: run(first[side], suite.tests) for side, run in sides.items()}
-    found = compare(outcomes['base'], outcomes['fork'])
+    outcomes = {side: run(side, side, suite.tests) for side in SIDES}
+    names = {side: Results(folder / side).names() for side in SIDES}
     again = {
         test.test: {
             side: [
-                _outcome(run(Results(folder / f'{side}-{number}-{turn}'), [first[side].names()[test.test]]), test.test)
+                _outcome(run(side, f'{side}-{number}-{turn}', [names[side][test.test]]), test.test)
                 for turn in range(_ROUNDS)
             ]
-            for side, run in sides.items()
+            for side in SIDES
         }
-        for number, test in enumerate(found.suspects)
-        if all(test.test in first[side].names() for side in SIDES)
+        for number, test in enumerate(compare(outcomes['base'], outcomes['fork']).suspects)
+        if all(test.test in names[side] for side in SIDES)
     }
     for side in SIDES:
         shutil.rmtree(folder / f'env-{side}')
     return Ran(suite, line, version, compare(outcomes['base'], outcomes['fork'], again))
+
+
+def _run(pytest: Pytest, results: Results, tests: Sequence[str], step: str, report: Report) -> dict[str, Result]:
+    """Run tests of a suite on one side, and return what came of each."""
+    results.folder.mkdir(parents=True)
+    status = pytest.run(results, [], tests, lambda number: report(step, number, len(results.names()) or None))
+    if status in (3, 4):
+        raise SuiteError(
+            f'pytest could not run the tests of {step}.',
+            'Say in `series/suites.toml` what they need. These are its words.',
+            (results.folder / 'log').read_text('utf-8', 'replace')[-4000:],
+        )
+    missing = results.names().keys() - (found := results.load()).keys()
+    return {test: Result(test, 'crashed') for test in missing} | found
 
 
 def _outcome(results: dict[str, Result], test: str) -> str:

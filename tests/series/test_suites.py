@@ -110,7 +110,7 @@ def test_suites_names_a_project_that_does_not_work_with_a_base(
 
 def test_suites_shows_what_pytest_says_where_it_cannot_run(line: Line) -> None:
     with pytest.raises(SuiteError, match='unrecognized arguments: --no-such-option'):
-        run_suite(Suite('made-up', (), options=('--no-such-option',)), line, ignore)
+        run_suite(Suite('made-up', (), ('--no-such-option',)), line, ignore)
 
 
 def test_suites_are_listed_once_and_in_order() -> None:
