@@ -9,7 +9,9 @@ import sysconfig
 import warnings
 from collections.abc import Iterator
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -40,6 +42,35 @@ for name, profile in PROFILES.items():
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
 settings.load_profile(os.environ.get('HYPOTHESIS_PROFILE', 'ci'))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take what CI gives where another version of Python runs the rest."""
+    parser.addoption(
+        '--one-in',
+        type=int,
+        default=1,
+        metavar='N',
+        help='of each N variants of a test, run about one; the first always',
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave variants of tests out, the same each time."""
+    of: int = config.getoption('--one-in')
+    left: set[pytest.Item] = set()
+    for _, variants in groupby(list(items), lambda item: item.nodeid.partition('[')[0]):
+        _, *others = variants
+        left |= {item for item in others if crc32(item.nodeid.encode()) % of}
+    if left:
+        config.hook.pytest_deselected(items=[*left])
+        items[:] = [item for item in items if item not in left]
+
+
+def pytest_collection_finish() -> None:
+    """Keep what is there before the tests out of each collection of garbage, of which they ask for thousands."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header() -> str:
