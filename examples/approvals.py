@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import socket
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -283,6 +284,7 @@ class Letters:
         self.agent = agent
         self.scopes = toolsets.ToolsetScopePool(*kept, limit=limit, idle_timeout=idle_timeout)
         self.waiting: dict[str, tuple[list[ModelMessage], DeferredToolRequests]] = {}
+        self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def say(self, user: str, prompt: str) -> str | DeferredToolRequests:
         """Run the agent, and return what it says or what waits for an approval.
@@ -291,7 +293,7 @@ class Letters:
             ValueError: The user has to decide on what waits first.
         """
         # One request of a user at a time: the others wait here.
-        async with self.scopes(user) as scope:
+        async with self._turns[user], self.scopes(user) as scope:
             if user in self.waiting:
                 raise ValueError('Decide on what waits for your approval first.')
             return await self._run(user, scope, prompt)
@@ -302,7 +304,7 @@ class Letters:
         Raises:
             ValueError: These are not the calls that wait, for instance because they were decided on before.
         """
-        async with self.scopes(user) as scope:
+        async with self._turns[user], self.scopes(user) as scope:
             messages, requests = self.waiting.get(user, ([], DeferredToolRequests()))
             asked = {call.tool_call_id for call in requests.approvals}
             if not asked or approved.keys() != asked:

@@ -58,6 +58,20 @@ async def test_b37_block_opens_or_continues_the_conversation_of_its_key(method: 
 
 
 @methods
+async def test_b37_a_run_that_is_given_the_pool_or_what_opens_its_scope_is_told_what_to_pass(method: str):
+    session = Session('t', Journal())
+    agent = calling(toolsets=[session])
+    async with ToolsetScopePool(session) as chats:
+        for given, told in (
+            (chats, r'Pass `chat` of `async with pool\(key\) as chat:`'),
+            (chats('Ada'), 'Pass what `async with` gives for it'),
+        ):
+            with pytest.raises(UserError, match=told):
+                await run_as('run', agent, method, toolsets=[given])
+        assert chats.keys == []
+
+
+@methods
 async def test_b37_requests_in_tasks_and_contexts_of_their_own_have_one_task_for_the_toolset(method: str):
     """A task group in a toolset is exited in the task that has entered it, whoever opens and ends the scope."""
     journal = Journal()

@@ -131,6 +131,26 @@ async def test_state_is_restored_in_any_wrapper(wrapper: str, method: str) -> No
     assert session.values == []
 
 
+async def test_state_that_is_exported_can_be_restored_however_deep_it_is() -> None:
+    session = Saved('t', Journal())
+    refused = restored = 0
+    state: Any = []
+    for _ in range(250):
+        state = [state]
+        async with ToolsetScope(session) as scope:
+            scope.instance_of(session).values = state
+            try:
+                exported = await scope.export()
+            except UserError:
+                refused += 1
+                continue
+        async with ToolsetScope(session, state=exported) as scope:
+            assert scope.instance_of(session).values == state
+            restored += 1
+    assert restored + refused == 250
+    assert restored > 100
+
+
 async def test_first_request_to_the_model_finds_what_was_restored() -> None:
     class Telling(Saved):
         async def get_tools(self, ctx: Any) -> Any:

@@ -56,6 +56,22 @@ def store(folder: Path, context: AgentContext) -> None:
     asyncio.run(write())
 
 
+def written_before(folder: Path, line: str) -> type[io.StringIO]:
+    """Return what is typed, in a session that someone else writes before a line, as a release in which other tools asked."""
+
+    class Typing(io.StringIO):
+        def readline(self, size: int | None = -1, /) -> str:
+            typed = super().readline()
+            if typed == f'{line}\n':
+                context = AgentContext(need_user_approve_tools=['write_file', 'read_file'])
+                thread = threading.Thread(target=store, args=[folder, context])
+                thread.start()
+                thread.join()
+            return typed
+
+    return Typing
+
+
 @pytest.fixture
 def chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Chat:
     """Chats in a folder of its own with what is typed, and returns what is shown."""
@@ -263,6 +279,32 @@ def test_tools_of_a_module_take_the_place_of_the_built_in_ones(
     assert 'error: There is no folder' in chat(code=1, more=('--folder', 'nonsense'))
 
 
+def test_tools_that_export_no_state_live_as_long_as_the_chat_has_its_session_open(
+    chat: Chat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / 'live.py').write_text(
+        'from hookable_toolset import BaseTool\n'
+        'class Send(BaseTool):\n'
+        "    name, stateful = 'send', True\n"
+        '    def __init__(self): self.sent = []\n'
+        '    def call(self, ctx, text: str) -> str:\n'
+        '        self.sent.append(text)\n'
+        "        return ','.join(self.sent)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, 'live', raising=False)
+    more = ('--tools', 'live')
+    shown = chat('send a', '/approve send', 'send b', 'y', 'send c', 'n', 'send d', 'y', more=more)
+    assert 'send: a\n' in shown and 'send: a,b\n' in shown and 'send: a,b,d\n' in shown
+    assert 'send: e\n' in chat('send e', 'y', more=more)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('io.StringIO', written_before(tmp_path, 'send g'))
+        shown = chat('send f', 'y', 'send g', 'y', 'send h', 'y', more=more)
+    # The session is opened again, and so are its tools.
+    assert 'send: f\n' in shown and 'send: h\n' in shown
+    sys.modules.pop('live', None)
+
+
 FAULTY_CLASS = """
 from hookable_toolset import BaseTool
 class Faulty(BaseTool):
@@ -445,23 +487,9 @@ def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
 
 
 def test_session_that_another_process_has_written_is_opened_again(chat: Chat, tmp_path: Path) -> None:
-    class Typing(io.StringIO):
-        """Has someone else write the session after the first line."""
-
-        lines = 0
-
-        def readline(self, size: int | None = -1, /) -> str:
-            self.lines += 1
-            if self.lines == 2:  # as a release in which only one tool asked
-                context = AgentContext(need_user_approve_tools=['write_file', 'read_file'])
-                thread = threading.Thread(target=store, args=[tmp_path, context])
-                thread.start()
-                thread.join()
-            return super().readline()
-
     with pytest.MonkeyPatch.context() as patch:
         chat('read_file notes.txt')
-        patch.setattr('io.StringIO', Typing)
+        patch.setattr('io.StringIO', written_before(tmp_path, 'list_files'))
         shown = chat('/approve', 'list_files', '/approve')
     assert 'was written by someone else: it is at revision 2, and revision 1 was read.' in shown
     # What that one doesn't know of is asked for all the same.

@@ -294,6 +294,16 @@ async def test_in_two_requests_an_answer_counts_once_and_for_its_own_question_on
         assert log == ['Sent: Dear Ada, we are closed on Monday.']
 
 
+async def test_in_two_requests_what_a_user_says_at_once_is_done_in_turns() -> None:
+    async with letters_of([]) as letters:
+        first, second = await asyncio.gather(
+            letters.say('Ada', WRITE), letters.say('Ada', WRITE), return_exceptions=True
+        )
+        (id_,) = ids_of(first)
+        assert 'Decide on what waits' in str(second)
+        assert await letters.decide('Ada', {id_: True}) == 'draft 1 was sent'
+
+
 async def test_in_two_requests_nothing_is_sent_when_the_drafts_are_lost() -> None:
     log: list[str] = []
     async with letters_of(log, idle_timeout=0.05) as letters:

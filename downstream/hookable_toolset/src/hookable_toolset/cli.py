@@ -11,6 +11,7 @@ import sys
 import sysconfig
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -21,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import Agent, DeferredToolRequests, RunContext, ToolApproved, ToolDenied, UserError
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.toolsets import ToolsetScope
 from rich.console import Console
 
 from .builtin import ListFilesTool, ReadFileTool, ShellTool, WriteFileTool, scripted_model, scripted_stream
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def chat_in(db: Path, name: str, chat: Chat) -> None:
     """Chat in a session of a file until the input ends."""
-    async with SessionStore(db) as store:
+    async with SessionStore(db) as store, chat.kept:
         await chat.run(store, name)
 
 
@@ -145,6 +147,9 @@ class Chat:
         )
         words = [*(tool.name for tool in self.toolset.tools), '/tools', '/approve', '/resume', '/help', '/quit']
         completer = WordCompleter(words, sentence=True)
+        # What no state can be exported of lives through the turns of the session, as long as it is open here.
+        self.kept = AsyncExitStack()
+        self.scopes: list[ToolsetScope] = []
         self.terminal = PromptSession[str](completer=completer) if sys.stdin.isatty() else None
         self._within_line = False  # Whether what the model says has not yet come to the end of a line.
 
@@ -167,6 +172,9 @@ class Chat:
                 self._say(f'error: {type(error).__name__}: {error}')
 
     async def _open(self, store: SessionStore, name: str) -> None:
+        await self.kept.aclose()
+        if any(tool.stateful and type(tool).export_state is BaseTool.export_state for tool in self.toolset.tools):
+            self.scopes = [await self.kept.enter_async_context(ToolsetScope(self.toolset))]
         # A tool that has something to say to the one who approves is to be asked about.
         silent = BaseTool.get_approval_metadata
         asking = [tool.name for tool in self.toolset.tools if type(tool).get_approval_metadata is not silent]
@@ -197,7 +205,7 @@ class Chat:
             self._say(HELP)
 
     async def _turn(self, prompt: str | None) -> None:
-        async with self.session.stream(self.agent, prompt, self._ask) as turn:
+        async with self.session.stream(self.agent, prompt, self._ask, toolsets=self.scopes) as turn:
             async for text in turn.text():
                 self._show(text)
         self._end_line()
