@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Optional, Union
 from unittest.mock import AsyncMock, MagicMock, Mock
 
@@ -35,6 +36,16 @@ def decorated_async(function: Callable[..., Any]) -> Callable[..., Any]:
 
     async def call(*args: Any) -> Any:
         return function(*args)
+
+    return call
+
+
+def given_context(function: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+    """Let a function that takes nothing be one that takes the run context."""
+
+    @wraps(function)
+    def call(ctx: RunContext[Any]) -> Any:
+        return function()(ctx)
 
     return call
 
@@ -100,6 +111,7 @@ def optional(ctx: RunContext[Journal] = None) -> AbstractToolset[Journal]:  # py
 FACTORIES: dict[str, Any] = {
     'decorated without wraps': decorated(make),
     'decorated without wraps, async': decorated_async(make),
+    'decorated with wraps, to take the context': given_context(lambda: make),
     'a class with __call__ of anything': Callable1(),
     'Mock': Mock(side_effect=make),
     'MagicMock': MagicMock(side_effect=make),

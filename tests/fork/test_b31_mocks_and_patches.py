@@ -126,7 +126,7 @@ async def test_b31_sub_agent_uses_such_an_object_as_its_parent_does(kind: type[D
     assert duck.called.count('enter') == duck.called.count('exit')
 
 
-def mock_of(cls: type[Any]) -> Any:
+def mock_of(cls: type[Any] | None) -> Any:
     """Make a mock of a toolset with one tool, as one does on the base."""
     mock = MagicMock(spec=cls)
     mock.id = mock._explicit_id = None
@@ -154,6 +154,19 @@ async def test_b31_mock_of_a_toolset_works(cls: type[Any], hold: Any, method: st
     mock.call_tool.assert_awaited_once()
     mock.__aenter__.assert_awaited_once()
     mock.__aexit__.assert_awaited_once()
+
+
+@methods
+async def test_b31_mock_without_spec_works_where_the_base_takes_it(method: str):
+    """It can be called as a function can, but has the methods of a toolset."""
+    mock = mock_of(None)
+    await run_as('run', calling(['mock']), method, toolsets=[mock])
+    agent = calling(['mock'])
+    with agent.override(toolsets=[mock]):
+        await run_as('override', agent, method)
+    await run_as('factory', calling(['mock'], toolsets=[lambda ctx: mock]), method)
+    assert mock.call_tool.await_count == 3
+    mock.assert_not_called()
 
 
 async def test_b31_async_with_agent_enters_a_mock():

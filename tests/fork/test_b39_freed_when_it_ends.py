@@ -10,6 +10,7 @@ import gc
 import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -19,7 +20,15 @@ from pydantic_ai.toolsets import CombinedToolset
 from typing_extensions import Self
 
 from .delegation import delegating
-from .line import CANCELLED, LEFT_BY_A_RUN, LEFT_BY_A_SUB_AGENT, DynamicToolset, once_per_run, stream_events
+from .line import (
+    CANCELLED,
+    LEFT_BY_A_FAILED_RUN,
+    LEFT_BY_A_RUN,
+    LEFT_BY_A_SUB_AGENT,
+    DynamicToolset,
+    once_per_run,
+    stream_events,
+)
 from .toolsets import METHODS, run_as, scripted, tool_of
 
 ALIVE: list[weakref.ref[Any]] = []
@@ -373,6 +382,27 @@ def test_b39_run_leaves_no_more_to_the_garbage_collector_than_on_the_base(make: 
     agent = Agent(scripted(*([['t']] if several else [])), toolsets=several)
     left = unreachable_after(lambda: do(agent, method))
     assert left <= LEFT_BY_A_RUN
+
+
+FAILING: dict[str, Callable[[], list[Any]]] = {
+    'stateful': lambda: [Plain(fails=Boom('tool'))],
+    'in two places': lambda: [(t := Plain(fails=Boom('tool'))), t.prefixed('x')],
+    'a factory': lambda: [lambda: Plain(fails=Boom('tool'))],
+    'a factory at each step': lambda: [DynamicToolset[Any](lambda ctx: Plain(fails=Boom('tool')))],
+}
+
+
+@pytest.mark.parametrize('make', FAILING.values(), ids=FAILING)
+@pytest.mark.parametrize('method', ['run', 'WrapperAgent', 'run_stream'])
+def test_b39_failed_run_leaves_no_more_to_the_garbage_collector_than_on_the_base(make: Any, method: str):
+    """The caller drops the exception, but doesn't take it apart: no frame of its traceback leads back to it."""
+
+    async def fail() -> None:
+        with suppress(Boom):
+            await do(agent, method)
+
+    agent = Agent(scripted(['t']), toolsets=make())
+    assert unreachable_after(fail) <= LEFT_BY_A_FAILED_RUN
 
 
 @pytest.mark.parametrize('policy', ['share', 'own', 'view'])
