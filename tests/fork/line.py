@@ -50,13 +50,13 @@ HAS_DURABLE_STATE = IS_2
 STAYS_ENTERED = IS_2
 """Whether a step's toolset is still entered while the next step's is made, and stays entered if that is the same."""
 
-LEFT_BY_A_RUN = 18 if IS_2 else 19
-"""How many objects a run with a tool call may leave to the cyclic garbage collector: as many as on the base of 2.x. That of 1.x leaves 181."""
+LEFT_BY_A_RUN = 0 if IS_2 else 19
+"""How many objects a run with a tool call may leave to the cyclic garbage collector. The base of 2.x leaves 18, that of 1.x 181."""
 
 LEFT_BY_A_FAILED_RUN = 10 if IS_2 else 276
 """The same of a run that a tool ends with an error: as many as on the base of 2.x. That of 1.x leaves 388."""
 
-LEFT_BY_A_SUB_AGENT = 44
+LEFT_BY_A_SUB_AGENT = 0 if IS_2 else 44
 """The same of a run with a tool call that runs another agent, both together. The base of 1.x leaves 333."""
 
 TOOL_OPTIONS: dict[str, Any] = {'return_schema': {'type': 'array'}} if IS_2 else {}
