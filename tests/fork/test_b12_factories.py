@@ -20,6 +20,7 @@ from pydantic_ai import (
     TextPart,
     UsageLimits,
     UserError,
+    WrapperToolset,
 )
 from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.exceptions import UsageLimitExceeded
@@ -482,6 +483,26 @@ async def test_b12_factory_can_return_what_contains_a_factory(inner: str, outer:
     kinds = [event.kind for event in journal.of('make', 'enter', 'exit')]
     assert [kinds.count(kind) for kind in ('make', 'enter', 'exit')] == [times] * 3
     assert len({id(event.toolset) for event in journal.of('exit')}) == times
+    assert len(journal.of('call')) == 2
+
+
+@pytest.mark.parametrize('outer', FUNCTIONS)
+@pytest.mark.parametrize('inner', ['lambda', 'class', *PER_RUN, 'async function of the context'])
+async def test_b12_factory_can_return_a_wrapper_with_state_around_a_factory(inner: str, outer: str):
+    """Which isn't copied either."""
+
+    class View(WrapperToolset[Any]):
+        stateful = True
+        copy: Any = None
+
+    journal = Journal()
+    agent = Agent(
+        scripted(['t']), toolsets=[FUNCTIONS[outer](lambda: View(as_toolset(FACTORIES[inner](Made(journal, Session)))))]
+    )
+    await asyncio.gather(*(run_as(name, agent) for name in 'ab'))
+    times = 4 if outer in AT_EACH_STEP else 2
+    kinds = [event.kind for event in journal.of('make', 'enter', 'exit')]
+    assert [kinds.count(kind) for kind in ('make', 'enter', 'exit')] == [times] * 3
     assert len(journal.of('call')) == 2
 
 

@@ -14,8 +14,8 @@ import pytest
 from pydantic_ai import FunctionToolset, RunContext, UserError
 from pydantic_ai.toolsets import CombinedToolset, WrapperToolset
 
-from .delegation import Notes, calling, delegating, fresh
-from .line import once_per_run
+from .delegation import Ledger, Notes, calling, delegating, fresh
+from .line import DynamicToolset, once_per_run
 from .toolsets import Journal, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -44,6 +44,26 @@ async def test_b32_tool_driver_and_result_have_the_instance_of_their_run():
     assert journal.lifecycle == ['+t', '+s', '-s', '-t']
 
 
+async def test_b32_instance_stays_when_a_factory_returns_the_original():
+    """It's used as it is in the factory's place, beside the run's own."""
+    session = Session('t', Journal())
+    found: list[Any] = []
+
+    def factory(ctx: RunContext[Any]) -> CombinedToolset[Any]:
+        found.append(ctx.instance_of(session))
+        return CombinedToolset([session.prefixed('x'), DynamicToolset(lambda ctx: session.prefixed('y'))])
+
+    async def look(ctx: RunContext[Any], value: str) -> None:
+        found.append(ctx.instance_of(session))
+
+    agent = calling(['t', 'look'], ['x_t', 'y_t', 'look'], toolsets=[session, factory], tools=[look])
+    result = await agent.run('go')
+    instance = result.instance_of(session)
+    assert instance is not session
+    assert all(each is instance for each in found)
+    assert (instance.values, session.values) == ([''], ['', ''])
+
+
 async def test_b32_runs_at_once_have_their_own():
     session = Session('t', Journal())
     agent = calling(['t'], toolsets=[session])
@@ -65,6 +85,19 @@ async def test_b32_sub_agent_has_what_it_works_with():
         parent = calling(['look'], ['delegate'], toolsets=[notes, delegating(child)], tools=[look])
         await run_as('parent', parent)
         assert (found['child'] is found['parent']) is (answer is None)
+
+
+@pytest.mark.parametrize('kind', [Notes, Ledger])
+@pytest.mark.parametrize('per_run_step', [True, False])
+async def test_b32_factory_can_return_what_the_run_has_borrowed(kind: type[Notes], per_run_step: bool):
+    """It neither enters nor exits that."""
+    journal = Journal()
+    notes = kind('t', journal, answer=lambda live, ctx: live)
+    factory = DynamicToolset[Any](lambda ctx: ctx.instance_of(notes).prefixed('y'), per_run_step=per_run_step)
+    child = calling(['y_t'], ['t'], toolsets=[notes, factory])
+    result = await calling(['delegate'], ['t'], toolsets=[notes, delegating(child)]).run('go')
+    assert journal.lifecycle == ['+t', '-t']
+    assert len(result.instance_of(notes).values) == 3
 
 
 async def test_b32_what_the_run_was_not_given_is_refused_with_the_name_of_the_agent():

@@ -175,6 +175,22 @@ def test_b39_after_success(make: Any, method: str, given: str):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize('around', [lambda inner: inner, View])
+def test_b39_run_does_not_grow_by_what_a_factory_makes_for_each_step(around: Any):
+    alive: list[int] = []
+
+    def factory(ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        alive.append(sum(each() is not None for each in ALIVE))
+        inner = DynamicToolset(lambda ctx: made(Plain('inner')))
+        return made(CombinedToolset([made(Plain()), around(made(inner))]))
+
+    ALIVE.clear()
+    agent = Agent(scripted(*[['t']] * 20), toolsets=[factory])
+    assert asyncio.run(do(agent, 'run')) == 'done'
+    # Those of the step before, and maybe of the one before that
+    assert max(alive) <= 2 * (alive[1] - alive[0]), alive
+
+
 @toolsets
 @methods
 @pytest.mark.parametrize('fails', ['tool', 'model'])

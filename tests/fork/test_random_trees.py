@@ -150,6 +150,7 @@ plans = st.builds(
     cancel_at=st.none() | st.none() | st.integers(1, 30),
     cancel_after=st.none() | st.none() | st.integers(0, 50),
     request_limit=st.none() | st.none() | st.integers(1, 2),
+    leave_at=st.none() | st.integers(1, 6),
 )
 agent_plans = st.builds(
     Plan,

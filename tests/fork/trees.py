@@ -35,7 +35,7 @@ from pydantic_ai import (
     UsageLimits,
     WrapperToolset,
 )
-from pydantic_ai.exceptions import UsageLimitExceeded
+from pydantic_ai.exceptions import AgentRunError, UsageLimitExceeded
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from typing_extensions import Self
 
@@ -61,6 +61,8 @@ class Plan:
     cancel_after: int | None = None
     """How often the event loop goes round until the run is cancelled, wherever it is then."""
     request_limit: int | None = None
+    leave_at: int | None = None
+    """The node at which the body of `iter()` is left."""
 
 
 class Boom(Exception):
@@ -263,8 +265,13 @@ async def run_to_the_end(agent: Agent[Any, Any], plan: Plan, journal: Faulty, op
         await agent.run('go', **options)
     elif plan.method == 'iter':
         async with agent.iter('go', **options) as agent_run:
+            nodes = 0
             async for _ in agent_run:
                 await journal.moment('body', None)
+                nodes += 1
+                if nodes == plan.leave_at:
+                    journal.note('left', None)
+                    break
     elif plan.method == 'run_stream':
         async with agent.run_stream('go', **options) as result:
             await journal.moment('body', None)
@@ -369,6 +376,8 @@ def check_exits(  # noqa: C901 (one rule after another)
             return cancelled(end)
         if exceptions := getattr(error, 'exceptions', ()):  # of toolsets that failed beside each other
             return error in faults(0, end) or all(is_cause(each, end) for each in exceptions)
+        if type(error) is AgentRunError:
+            return any(happened.kind == 'left' for happened in events[:end])
         return error in faults(0, end) or (isinstance(error, UsageLimitExceeded) and plan.request_limit is not None)
 
     late = isinstance(outcome, asyncio.CancelledError) and any(
@@ -426,9 +435,9 @@ def check_exits(  # noqa: C901 (one rule after another)
         lost = anew or plan.method in ('run_stream', 'run_stream_events')
         if isinstance(primary, Boom) and isinstance(outcome, Boom) and not lost:
             assert primary in contexts, f'{primary!r} is not in the context of {outcome!r}'
-    elif primary is None:
+    elif primary is None or type(primary) is AgentRunError:
         assert outcome is None or (isinstance(outcome, CANCELLED) and cancelled(len(events))), (
-            f'the caller got {outcome!r}, though the run had succeeded'
+            f'the caller got {outcome!r}, though the run had succeeded or was left'
         )
     else:
         assert late or same(outcome, primary), f'the caller got {outcome!r} and not {primary!r}'
