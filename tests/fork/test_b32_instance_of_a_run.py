@@ -100,6 +100,21 @@ async def test_b32_factory_can_return_what_the_run_has_borrowed(kind: type[Notes
     assert len(result.instance_of(notes).values) == 3
 
 
+@pytest.mark.parametrize('kind', [Notes, Ledger])
+@pytest.mark.parametrize('per_run_step', [True, False])
+@pytest.mark.parametrize('of_parent', [True, False])
+async def test_b32_factory_can_return_what_the_run_shares(kind: type[Notes], per_run_step: bool, of_parent: bool):
+    """It's entered and exited once, by the parent or by the run itself."""
+    journal = Journal()
+    notes = kind('t', journal)
+    factory = DynamicToolset[Any](lambda ctx: ctx.instance_of(notes).prefixed('y'), per_run_step=per_run_step)
+    child = calling(['y_t'], ['t'], toolsets=[notes.shared(), factory])
+    await calling(['delegate'], toolsets=[*([notes] if of_parent else []), delegating(child)]).run('go')
+    assert journal.lifecycle == ['+t', '-t']
+    (used,) = {event.toolset for event in journal.of('call')}
+    assert len(used.values) == 2
+
+
 async def test_b32_what_the_run_was_not_given_is_refused_with_the_name_of_the_agent():
     other, made = Session('other', Journal()), once_per_run(lambda: FunctionToolset[Any]())
     result = await calling(toolsets=[made], name='boss').run('go')

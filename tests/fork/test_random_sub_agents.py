@@ -75,6 +75,17 @@ class Factory:
 
 
 @dataclass(frozen=True)
+class Finder:
+    """A factory that returns what the run works with in place of a leaf, if it has that yet."""
+
+    number: int
+    wait: bool
+    beside: str
+    """Whether the leaf stands `'before'` or `'after'` it wherever it's used, or is named only where it happens to be."""
+    per_run_step: bool
+
+
+@dataclass(frozen=True)
 class Use:
     """One of the originals, which can stand in several agents, and several times in each."""
 
@@ -86,6 +97,9 @@ class Shared:
     """`.shared()` of what is inside."""
 
     inner: Tree
+    by_factory: bool
+    """Whether a factory returns it."""
+    per_run_step: bool
 
 
 @dataclass(frozen=True)
@@ -104,7 +118,7 @@ class Combine:
 
 
 Tree = Use | Shared | Wrap | Combine
-Original = Leaf | Around | Factory
+Original = Leaf | Around | Factory | Finder
 
 
 @dataclass(frozen=True)
@@ -174,7 +188,7 @@ def wrapped(inner: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
 
 trees: st.SearchStrategy[Tree] = st.recursive(uses, wrapped, max_leaves=3)
 wired: st.SearchStrategy[Tree] = uses | st.recursive(
-    uses, lambda inner: wrapped(inner) | st.builds(Shared, inner), max_leaves=3
+    uses, lambda inner: wrapped(inner) | st.builds(Shared, inner, st.booleans(), st.booleans()), max_leaves=3
 )
 
 
@@ -186,6 +200,13 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         | st.builds(Leaf, policies)
         | st.builds(Around, trees)
         | st.builds(Factory, policies, st.booleans(), st.booleans())
+        | st.builds(
+            Finder,
+            st.integers(0, 5),
+            st.booleans(),
+            st.sampled_from(['no', 'before', 'before', 'after']),
+            st.booleans(),
+        )
     )
     run_number = st.integers(0, 11)
     scenario = st.builds(
@@ -294,7 +315,7 @@ class Wired:
 
     toolset: AbstractToolset[Any]
     kind: str
-    """`'original'`, `'factory'`, `'shared'`, `'handed'`, or `'plain'` if it's only about what is inside."""
+    """`'original'`, `'factory'`, `'finder'`, `'shared'`, `'handed'`, or `'plain'` if it's only about what is inside."""
     inner: Sequence[Wired] = ()
 
     @property
@@ -330,6 +351,8 @@ class World(Faulty):
     numbers: Iterator[int] = field(default_factory=count)
     sharing: bool = True
     originals: list[Wired] = field(default_factory=list[Wired])
+    beside: dict[Wired, tuple[Wired, str]] = field(default_factory=dict[Wired, 'tuple[Wired, str]'])
+    """For each finder what it finds, and whether and where that stands beside it."""
     toolsets: list[list[Wired]] = field(default_factory=list['list[Wired]'])
     """Those of each agent."""
     agents: list[Agent[Any, Any]] = field(default_factory=list[Agent[Any, Any]])
@@ -394,6 +417,10 @@ class World(Faulty):
                 return Wired(AskedAudit(inside.toolset, f'w{next(self.numbers)}', self), 'original', [inside])
             case Factory():
                 return self.factory(spec)
+            case Finder(number):
+                leaves = [each for each in self.originals if each.kind == 'original' and not each.inner]
+                leaves = [each for each in leaves if not each.is_server]
+                return self.finder(leaves[number % len(leaves)], spec) if leaves else self.original(Leaf('shares'))
 
     def leaf(self, policy: str) -> Server:
         name = f't{next(self.numbers)}'
@@ -421,6 +448,25 @@ class World(Faulty):
         wired = Wired(DynamicToolset(wait if spec.wait else make, per_run_step=False), 'factory')
         return wired
 
+    def finder(self, leaf: Wired, spec: Finder) -> Wired:
+        def find(ctx: RunContext[Any]) -> AbstractToolset[Any] | None:
+            self.instant('factory', None)
+            try:
+                found = ctx.instance_of(leaf.toolset)
+            except UserError:
+                return None
+            self.note('found', found, wired, leaf)
+            return found.prefixed(f'f{number}')
+
+        async def find_later(ctx: RunContext[Any]) -> AbstractToolset[Any] | None:
+            await self.moment('factory', None)
+            return find(ctx)
+
+        number = next(self.numbers)
+        wired = Wired(DynamicToolset(find_later if spec.wait else find, per_run_step=spec.per_run_step), 'finder')
+        self.beside[wired] = leaf, spec.beside
+        return wired
+
     def wire_all(self, trees: Sequence[Tree]) -> list[Wired]:
         """Make what stands in a list. What counts of an original that is shared in one place and not in another is left open."""
         for self.sharing in (True, False):
@@ -440,12 +486,24 @@ class World(Faulty):
                     return self.original(Leaf('snapshots'))
                 original = self.originals[number % len(self.originals)]
                 # So that their tools have different names wherever they stand
-                return Wired(original.toolset.prefixed(f'p{next(self.numbers)}'), 'plain', [original])
-            case Shared(inner):
+                places = [
+                    Wired(each.toolset.prefixed(f'p{next(self.numbers)}'), 'plain', [each])
+                    for each in self.with_beside(original)
+                ]
+                return (
+                    places[0]
+                    if len(places) == 1
+                    else Wired(CombinedToolset([place.toolset for place in places]), 'plain', places)
+                )
+            case Shared(inner, by_factory, per_run_step):
                 wired = self.wire(inner)
                 # What's shared by all runs is nothing that a factory makes for each
-                if not self.sharing or any(each.kind == 'factory' for each in wired.walk()):
+                if not self.sharing or any(isinstance(each.toolset, DynamicToolset) for each in wired.walk()):
                     return wired
+                if by_factory:
+                    return Wired(
+                        DynamicToolset(lambda ctx: wired.toolset.shared(), per_run_step=per_run_step), 'shared', [wired]
+                    )
                 return Wired(wired.toolset.shared(), 'shared', [wired])
             case Wrap(kind, inner):
                 wired = self.wire(inner)
@@ -454,14 +512,20 @@ class World(Faulty):
                 several = [self.wire(each) for each in inner]
                 return Wired(CombinedToolset([wired.toolset for wired in several]), 'plain', several)
 
+    def with_beside(self, original: Wired) -> list[Wired]:
+        leaf, beside = self.beside.get(original, (original, 'no'))
+        return {'no': [original], 'before': [leaf, original], 'after': [original, leaf]}[beside]
+
     # Running
 
     def agent_of(self, run: str) -> int:
         return self.runs[run].agent % len(self.agents)
 
-    def shared(self) -> list[Any]:
-        """Find the originals that are shared by all runs."""
+    def shared(self, *, at_each_step: bool = False) -> list[Any]:
+        """Find the originals that are shared by all runs, or those of them that a factory returns at each step."""
         tops = [each for toolsets in self.toolsets for top in toolsets for each in top.walk() if each.kind == 'shared']
+        if at_each_step:
+            tops = [each for each in tops if isinstance(each.toolset, DynamicToolset) and each.toolset.per_run_step]
         return [each.toolset for top in tops for each in top.walk() if each.kind == 'original']
 
     async def choose(self, step: int, names: list[str]) -> list[Call]:
@@ -655,6 +719,9 @@ class Contract:
         elif wired.kind == 'handed':
             for inner in wired.inner:
                 self.ask(run, enclosing(run)[0], inner, 'handed')
+        elif wired.kind == 'finder':
+            found = [happened.toolset for happened in self.of(run, 'found') if happened.got[0] is wired]
+            self.add(run, wired, found, [])
         elif wired.kind == 'factory':
             made = [happened.toolset for happened in self.of(run, 'made') if happened.got[0] is wired]
             if not self.of(run, 'fault'):  # in one of the places where it stands, which another one doesn't wait for
@@ -692,7 +759,7 @@ class Contract:
         if wired.is_server:
             # Whether it's live depends on whether it's a part of something that is: it's shared by all runs anyway.
             self.add(run, wired, [wired.toolset], [])
-        elif wired.kind in ('original', 'factory'):
+        elif wired.kind in ('original', 'factory', 'finder'):
             for live in self.works[above].instances[wired]:
                 if type(live) is Server:
                     self.add(run, wired, [live], [])
@@ -705,11 +772,14 @@ class Contract:
                                 answer is owned for each in enclosing(run) for owned in self.works[each].owned
                             )
                             self.add(run, wired, [answer], works.borrowed if is_live else works.owned)
-            assert works.instances[wired] or not self.has_begun(run), f'{wired.toolset.label} was not asked'
+            has_answered = works.instances[wired] or not self.has_begun(run) or wired.kind == 'finder'
+            assert has_answered, f'{wired.toolset.label} was not asked'
         else:
             self.add(run, wired, [], [])
+        # What a factory has returned was not handed over by its name
+        inside = inside or wired.kind == 'original' or isinstance(wired.toolset, DynamicToolset)
         for inner in wired.inner:
-            self.ask(run, above, inner, how, inside=inside or wired.kind == 'original')
+            self.ask(run, above, inner, how, inside=inside)
 
     def share(self, run: str, wired: Wired) -> None:
         """Say that a run gets the live instance, or else the original itself (B18)."""
@@ -759,6 +829,12 @@ class Contract:
         for happened in self.of(run, 'made'):
             assert happened.toolset in works.owned, f'a factory was called for {run}'
 
+    def check_found(self, run: str) -> None:
+        """Check that a run's factories found what it works with (B32)."""
+        for happened in self.of(run, 'found'):
+            found, leaf = happened.toolset, happened.got[1]
+            assert any(found is each for each in self.works[run].instances[leaf]), f'{run} has found {found.name}'
+
     def check_used(self, run: str) -> None:
         """Check that a run used what it works with and nothing else, and all of that from the start."""
         works = self.works[run]
@@ -793,7 +869,8 @@ class Contract:
                 assert times[id(owned)] >= 1, f'{run} has not entered {owned.name}'
             if owned.stateful:
                 assert times[id(owned)] <= 1, f'{run} has entered {owned.name} twice'
-        kinds = [happened.kind for happened in self.of(run, 'enter', 'model')]
+        at_each_step = self.world.shared(at_each_step=True)
+        kinds = [happened.kind for happened in self.of(run, 'enter', 'model') if happened.toolset not in at_each_step]
         assert kinds == sorted(kinds), f'{run} has entered a toolset after its first request'
         made = self.made()
         check_balance(events, True, stack_of=lambda toolset: made.get(id(toolset)), once=lambda toolset: False)
@@ -804,6 +881,7 @@ class Contract:
     def check_exits(self, run: str) -> None:
         """Check what a run's exits got, and that the runs inside of it had ended by then."""
         above = enclosing(run)
+        at_each_step = self.world.shared(at_each_step=True)
         cancel = Event('cancel', None, run)
         events: list[Event] = []
         exiting = False
@@ -815,14 +893,14 @@ class Contract:
                     # A tool that doesn't know whether it's meant passes the cancellation of a sub-agent on
                     events.append(cancel)
                 events.append(happened)
-                exiting = exiting or happened.kind == 'exit'
+                exiting = exiting or (happened.kind == 'exit' and happened.toolset not in at_each_step)
             elif happened.run in above and happened.kind in ('cancel', 'fault'):
                 # Which ends the tool calls there
                 events.append(cancel)
             elif run in enclosing(happened.run):
                 assert not exiting, f'{happened.run} went on after {run} had begun to exit its toolsets'
-        made = self.made()
         world = self.world
+        made = {*self.made(), *map(id, at_each_step)}
         check_exits(
             events, world.outcomes[run], world.plans[run], lambda each: id(each) not in made, world.contexts.get(run)
         )
@@ -897,6 +975,7 @@ def test_random_sub_agents_keep_the_contract(scenario: Scenario):
     contract = Contract(world)
     for run, outcome in world.outcomes.items():
         contract.check_asked(run)
+        contract.check_found(run)
         contract.check_used(run)
         contract.check_entered(run)
         contract.check_exits(run)

@@ -28,6 +28,7 @@ from pydantic_ai import (
     RunContext,
     ToolDefinition,
     ToolsetTool,
+    UserError,
     WrapperToolset,
 )
 from pydantic_ai.toolsets import CombinedToolset
@@ -80,6 +81,20 @@ class Alias:
 
 
 @dataclass(frozen=True)
+class Instance:
+    """What the run works with in place of one of the originals, which a factory returns. Elsewhere it's a server."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Shared:
+    """`.shared()` of a session, the same each time, which a factory returns. Elsewhere it's a server."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class Wrap:
     """A wrapper."""
 
@@ -103,7 +118,7 @@ class Dynamic:
     wait: bool
 
 
-Tree = Leaf | Alias | Wrap | Combine | Dynamic
+Tree = Leaf | Alias | Instance | Shared | Wrap | Combine | Dynamic
 
 LEAVES = ['server', 'session', 'functions', 'counting functions', 'external']
 WRAPPER_KINDS = [*WRAPPERS, 'asks', 'hides', 'prepares', 'audit', 'straight']
@@ -132,8 +147,19 @@ def dynamics(results: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
 
 
 simple: st.SearchStrategy[Tree] = st.builds(Leaf, st.sampled_from(LEAVES))
-made_by_factories = trees(simple | dynamics(trees(simple, 2)), 3)
+returned = simple | st.builds(Instance, st.integers(0, 5)) | st.builds(Shared, st.integers(0, 1))
+made_by_factories = trees(returned | dynamics(trees(returned, 2)), 3)
 wired = trees(simple | st.builds(Alias, st.integers(1, 8)) | dynamics(made_by_factories), 6)
+originals = trees(st.builds(Leaf, st.sampled_from(['session', 'counting functions'])), 2)
+finding = trees(
+    st.builds(
+        Dynamic,
+        st.lists(trees(returned, 2) | st.builds(Instance, st.integers(0, 5)), min_size=1, max_size=3).map(tuple),
+        st.sampled_from(CALLED[:2]),
+        st.booleans(),
+    ),
+    2,
+)
 
 
 # What happens to it
@@ -176,7 +202,7 @@ class Scenario:
 def scenarios() -> st.SearchStrategy[Scenario]:
     return st.builds(
         Scenario,
-        st.lists(wired, max_size=3).map(tuple),
+        st.lists(wired, max_size=3).map(tuple) | st.tuples(originals, finding) | st.tuples(finding, wired, originals),
         st.lists(wired, max_size=2).map(tuple),
         st.integers(0, 3).map(lambda number: number == 3),
         st.lists(st.lists(plans, min_size=1, max_size=3).map(tuple), min_size=1, max_size=2).map(tuple),
@@ -256,14 +282,18 @@ class World:
     """The stateful ones among them."""
     shared: list[Any] = field(default_factory=list[Any])
     """Those that runs share."""
+    sessions: dict[int, AbstractToolset[Any]] = field(default_factory=dict[int, AbstractToolset[Any]])
+    """Those that are only ever shared, by their number."""
     factory_of: dict[int, int] = field(default_factory=dict[int, int])
     """For a toolset that a factory has made, by `id`, a number for that call of the factory."""
     kept: list[Any] = field(default_factory=list[Any])
     """Keeps these alive, so that no other object gets the `id`."""
 
-    def build(self, tree: Tree, factory: int | None = None) -> AbstractToolset[Any]:
-        """Make the toolsets of a tree, for the agent or in a call of a factory."""
+    def build(self, tree: Tree, factory: int | None = None, ctx: RunContext[Any] | None = None) -> AbstractToolset[Any]:
+        """Make the toolsets of a tree, for the agent or in a call of a factory, which has a context if it takes that."""
         match tree:
+            case Instance() | Shared():
+                return self.returned(tree, factory, ctx) or self.build(Leaf('server'), factory)
             case Alias(back):
                 if factory is not None or not self.places:
                     return self.build(Leaf('server'), factory)
@@ -274,15 +304,18 @@ class World:
                 toolset = LEAF_CLASSES[kind](f't{next(self.numbers)}', self.journal)
                 self.register(toolset, factory)
             case Combine(inner):
-                toolset = CombinedToolset([self.build(each, factory) for each in inner])
+                toolset = CombinedToolset([self.build(each, factory, ctx) for each in inner])
             case Dynamic(called='at each step'):
                 toolset = DynamicToolset(self.factory(tree, factory))
             case Dynamic():
                 made = self.factory(tree, factory)
                 with_context = tree.called == 'once, with the context'
                 toolset = DynamicToolset(made, per_run_step=False) if with_context else once_per_run(made)
+            case Wrap('straight', inner):
+                # It enters what it holds itself, and nobody can look into it
+                toolset = self.wrap('straight', self.build(inner, factory), factory)
             case Wrap(kind, inner):
-                toolset = self.wrap(kind, self.build(inner, factory), factory)
+                toolset = self.wrap(kind, self.build(inner, factory, ctx), factory)
         if factory is None:
             self.places.append(toolset)
         return toolset
@@ -292,6 +325,35 @@ class World:
         if isinstance(tree, Dynamic) and tree.called != 'once, with the context':
             return self.factory(tree, None)
         return self.build(tree)
+
+    def returned(
+        self, tree: Instance | Shared, factory: int | None, ctx: RunContext[Any] | None
+    ) -> AbstractToolset[Any] | None:
+        """Find what only a factory can return."""
+        if factory is None:
+            return None
+        if isinstance(tree, Shared):
+            if tree.number not in self.sessions:
+                self.sessions[tree.number] = Session(f'shared{tree.number}', self.journal)
+                self.factory_of[id(self.sessions[tree.number])] = next(self.numbers)
+            return self.sessions[tree.number].shared().prefixed(f'p{next(self.numbers)}')
+        # A wrapper may have the factory itself inside
+        originals = [original for original in self.originals if not isinstance(original, WithState)]
+        if ctx is None or not originals:
+            return None
+        original = originals[tree.number % len(originals)]
+        try:
+            found = ctx.instance_of(original)
+        except UserError:
+            # While a run begins, it may have none yet
+            assert not self.has_begun()
+            return None
+        assert found is not original
+        return found.prefixed(f'p{next(self.numbers)}')
+
+    def has_begun(self) -> bool:
+        """Say whether the run that the caller is in has all of its instances, by which time it has entered something."""
+        return any(happened.run == RUN.get() for happened in self.journal.of('enter', 'get_tools'))
 
     def register(self, toolset: Any, factory: int | None) -> None:
         if factory is not None:
@@ -326,7 +388,7 @@ class World:
         """Make a factory, for the agent or in a call of another one. What it remembers, it remembers for each run."""
         returned: dict[str, list[AbstractToolset[Any] | None]] = defaultdict(list)
 
-        def make() -> AbstractToolset[Any] | None:
+        def make(ctx: RunContext[Any]) -> AbstractToolset[Any] | None:
             assert RUN.get() != AGENT, '`async with agent` called a factory'
             before = returned[RUN.get()]
             # Where it stands twice, the second place may call it again when the first has failed or was cancelled, until that ends it.
@@ -339,17 +401,17 @@ class World:
             elif result is None:
                 made = None
             else:
-                made = self.build(cast(Tree, result), next(self.numbers))
+                made = self.build(cast(Tree, result), next(self.numbers), ctx)
             before.append(made)
             return made
 
         def sync(ctx: RunContext[Any]) -> AbstractToolset[Any] | None:
             self.journal.instant('factory', None)
-            return make()
+            return make(ctx)
 
         async def wait(ctx: RunContext[Any]) -> AbstractToolset[Any] | None:
             await self.journal.moment('factory', None)
-            return make()
+            return make(ctx)
 
         class Made(WrapperToolset[Any]):
             def __init__(self, wrapped: AbstractToolset[Any] | None = None):
@@ -472,6 +534,7 @@ def check_isolation(world: World) -> None:
     copies: dict[tuple[int, str], Any] = {}
     for happened in world.journal.of('copy'):
         original, (copy,) = happened.toolset, happened.got
+        assert original not in world.sessions.values(), 'what is only shared was copied'
         if not world.is_wired(original):
             continue
         assert original.original is original, 'a copy was copied'
