@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
+from typing import cast
 from zlib import crc32
 
 import pytest
@@ -57,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave variants of tests out, the same each time."""
-    of: int = config.getoption('--one-in')
+    of = cast(int, config.getoption('--one-in'))
     left: set[pytest.Item] = set()
     for _, variants in groupby(list(items), lambda item: item.nodeid.partition('[')[0]):
         _, *others = variants

@@ -65,7 +65,8 @@ async def test_b12_object_with_the_methods_of_a_toolset_is_taken_where_the_base_
 async def test_b31_iterator_of_toolsets_is_taken_where_the_base_takes_it(method: str):
     server = Server('t', Journal())
     await run_as('run', Agent(scripted(['t'])), method, toolsets=cast(Any, iter([server])))
-    agent = Agent(scripted(['t']), toolsets=cast(Any, iter([server, lambda ctx: None])))
+    given: list[Any] = [server, lambda ctx: None]  # pyright: ignore[reportUnknownLambdaType]
+    agent = Agent(scripted(['t']), toolsets=cast(Any, iter(given)))
     await run_as('agent', agent, method)
     assert server.values == ['run', 'agent']
 
