@@ -180,7 +180,12 @@ def _has_functions_only(toolset: AbstractToolset[Any]) -> bool:
     if type(toolset) is not FunctionToolset:
         return False
     tools = cast('FunctionToolset[Any]', toolset).tools.values()
-    called = [one for tool in tools for one in vars(tool).values() if callable(one) and not isinstance(one, type)]
+    called = [
+        one
+        for tool in tools
+        for one in vars(tool).values()
+        if callable(one) and not isinstance(get_origin(one) or one, type)
+    ]
     return all(isinstance(one, FunctionType) for one in called)
 
 
