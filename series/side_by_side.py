@@ -140,15 +140,17 @@ def _run(part: Part, variables: Mapping[str, str], output: IO[bytes] | None) -> 
         else:
             print(words, end='', file=sys.stderr)
         return FAILED, time.monotonic() - began
-    done = subprocess.run(
-        command,
-        cwd=part.folder,
-        env=os.environ | dict(variables) | dict(part.variables),
-        stdin=subprocess.DEVNULL if output else None,
-        stdout=output,
-        stderr=subprocess.STDOUT if output else None,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory(prefix='part-', ignore_cleanup_errors=True) as folder:
+        done = subprocess.run(
+            command,
+            cwd=part.folder,
+            # Each pytest removes what others have left in a folder of all, and fails where another did so first.
+            env=os.environ | {'TMPDIR': folder} | dict(variables) | dict(part.variables),
+            stdin=subprocess.DEVNULL if output else None,
+            stdout=output,
+            stderr=subprocess.STDOUT if output else None,
+            check=False,
+        )
     # 5: pytest has found none, as with a `-k` that is meant for another part.
     found = {0: PASSED, 5: EMPTY}.get(done.returncode, FAILED)
     return found, time.monotonic() - began

@@ -199,7 +199,8 @@ def _run_all(checks: list[_Check], git: Git, python: Path, folder: Path, report:
         return
     runs: SimpleQueue[_Run] = SimpleQueue()
     for number in range(workers):
-        runs.put(_Run(clone(git.folder, folder / f'checkout-{number}', 'HEAD'), python, folder))
+        (temporary := folder / f'temporary-{number}').mkdir()
+        runs.put(_Run(clone(git.folder, folder / f'checkout-{number}', 'HEAD'), python, folder, temporary))
 
     steps = _Steps(len(checks), report)
 
@@ -361,6 +362,8 @@ class _Run:
     python: Path
     folder: Path
     """For what the tests need outside of the checkout."""
+    temporary: Path
+    """For what the tests leave, which those of another checkout would remove."""
     measuring: Sequence[str] = ()
     """What Python runs pytest with, to measure what that runs."""
 
@@ -521,7 +524,7 @@ class _Run:
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(('PYTHON', 'PYTEST'))}
         environment |= upstream_tests.variables(self.python, self.folder)
-        environment |= {'PYTHONPATH': UPSTREAM_FOLDER, 'NO_COLOR': '1'}
+        environment |= {'PYTHONPATH': UPSTREAM_FOLDER, 'NO_COLOR': '1', 'TMPDIR': str(self.temporary)}
         environment.pop('SSL_CERT_FILE', None)
         return subprocess.run(
             [str(self.python), *arguments],

@@ -43,6 +43,17 @@ def test_part_is_printed_as_a_whole_with_what_came_of_it(tmp_path: Path, capfd: 
     assert '\n== bad: FAILED after 0 s\n' in said
 
 
+@pytest.mark.parametrize('at_once', [1, 2])
+def test_each_part_has_a_folder_of_its_own_for_temporary_files(tmp_path: Path, at_once: int) -> None:
+    code = 'import tempfile; from pathlib import Path; Path("{}").write_text(tempfile.gettempdir())'
+
+    run_all([part(name, code.format(name), tmp_path) for name in ('a', 'b')], at_once)
+
+    a, b = (Path((tmp_path / name).read_text()) for name in ('a', 'b'))
+    assert a != b
+    assert not a.exists() and not b.exists()
+
+
 def test_part_that_can_not_be_prepared_fails_and_says_why(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def refuse() -> Sequence[str]:
         raise SeriesError('There is no wheel.', 'Build it.')
