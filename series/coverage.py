@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import tomli
@@ -45,6 +45,23 @@ def write_settings(tree: Path, folder: Path, paths: Iterable[str]) -> Path:
         'utf-8',
     )
     return settings
+
+
+def write_imports(folder: Path, paths: Iterable[str]) -> Path:
+    """Write a program that imports files of the package, as far as what they need is there.
+
+    Upstream's tests import them all, so what runs then, such as a signature, is not for the tests of a patch.
+    """
+    modules = ['.'.join(PurePosixPath(path).with_suffix('').parts[1:]).removesuffix('.__init__') for path in paths]
+    program = folder / 'imports.py'
+    program.write_text(
+        'import contextlib, importlib\n'
+        f'for name in {modules!r}:\n'
+        '    with contextlib.suppress(ImportError):\n'
+        '        importlib.import_module(name)\n',
+        'utf-8',
+    )
+    return program
 
 
 def added(git: Git, commit: str, paths: Sequence[str]) -> dict[str, set[int]]:

@@ -410,6 +410,7 @@ class _Run:
                 self.measuring = []
             if found:
                 return found
+            self._python('-m', 'coverage', 'run', f'--rcfile={settings}', str(coverage.write_imports(Path(name), code)))
             report = Path(name) / 'report.json'
             self._python('-m', 'coverage', 'combine', f'--rcfile={settings}', '--quiet')
             self._python('-m', 'coverage', 'json', f'--rcfile={settings}', '-o', str(report), '--quiet')
