@@ -110,7 +110,7 @@ def _extract(options: Namespace, report: Report) -> str:
 
 def _verify(options: Namespace, report: Report) -> str:
     line = _line(options)
-    found = verify(line, report, together=options.together, cover=options.coverage)
+    found = verify(line, report, together=options.together)
     if options.together:
         tests = sum(verified.tests for verified in found)
         return f'The {len(found)} patches on {line.name} are in order, and together {tests} tests and examples pass.'
@@ -336,11 +336,6 @@ def _add_verify(parser: ArgumentParser) -> None:
         '--together',
         action='store_true',
         help='test the patches together, after the last, and not each on those before it and on those that it needs',
-    )
-    parser.add_argument(
-        '--coverage',
-        action='store_true',
-        help="refuse lines that a patch adds and its own tests don't run, as upstream's CI does",
     )
 
 

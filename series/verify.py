@@ -81,13 +81,13 @@ def verify(
     environment: Callable[[Line], Path] = upstream_environment,
     *,
     together: bool = False,
-    cover: bool = False,
 ) -> list[Verified]:
     """Apply a series to the base, in a folder that is thrown away, and check it after every patch.
 
     Checked are the message, the paths, that `ruff` with upstream's settings finds nothing in them that it doesn't find
     before the patch, that `pydantic_ai` is imported, the tests that the patch adds or changes and the examples of the pages
-    and docstrings that it touches, and that links in its docs resolve; after the last patch those of all patches; and that an extract would change nothing. A
+    and docstrings that it touches, that these run all lines that it adds to the package, as upstream's CI asks, and that links
+    in its docs resolve; after the last patch the tests and examples of all patches; and that an extract would change nothing. A
     patch that doesn't need all patches before it is checked once more on those that it needs, and each that it needs must be
     missed when it isn't there. The tree and the patches stay as they are.
 
@@ -96,7 +96,6 @@ def verify(
         report: Is told of each step.
         environment: Makes the interpreter that imports and tests are run with.
         together: Whether to import and test the patches together only, after the last. On what it needs each has to apply even so.
-        cover: Whether the tests and examples of each patch have to run all lines that it adds, as upstream's CI asks of a pull request.
 
     Returns:
         The patches, with the numbers of tests that passed.
@@ -119,8 +118,6 @@ def verify(
             checks = [check for check in checks if check.in_order]
             for check in checks:
                 check.tested, check.measured = check.commit == checks[-1].commit, False
-        for check in checks:
-            check.covered = cover and check.measured
         patched = patched_digest(git)
         _run_all(checks, git, python, folder, report)
     if found and patched != line.patched and not any(verified.faults for verified in found):
@@ -276,9 +273,7 @@ class _Check:
     tested: bool = True
     """Whether it is imported and tested, or only read by ruff."""
     measured: bool = False
-    """Whether links in the docs that the patch carries have to resolve."""
-    covered: bool = False
-    """Whether the lines that the patch adds have to be run by the tests that it carries."""
+    """Whether the tests that the patch carries have to run the lines that it adds, and links in its docs to resolve."""
     faults: list[Fault] = field(default_factory=list[Fault])
     tests: int = 0
 
@@ -398,7 +393,7 @@ class _Run:
         code = [path for path in check.paths if path.startswith(_PACKAGE) and path.endswith('.py')]
         if not check.measured:
             return self._test(check)
-        wanted = coverage.added(self.git, check.commit, code) if code and check.covered else {}
+        wanted = coverage.added(self.git, check.commit, code) if code else {}
         if not wanted:
             return self._test(check) or self._references(check)
         with tempfile.TemporaryDirectory(dir=self.folder, prefix='coverage-') as name:

@@ -58,10 +58,10 @@ def write(line: Line, user: User, *commits: tuple[str, dict[str, str | bytes]]) 
     shutil.rmtree(line.tree)
 
 
-def check(line: Line, report: Report = quiet, *, together: bool = False, cover: bool = False) -> list[Verified]:
+def check(line: Line, report: Report = quiet, *, together: bool = False) -> list[Verified]:
     now = find_line(line.root, line.name)
     found = replace(line, patched=now.patched)
-    return verify(found, report, lambda _: Path(sys.executable), together=together, cover=cover)
+    return verify(found, report, lambda _: Path(sys.executable), together=together)
 
 
 def faults(line: Line) -> list[str]:
@@ -226,7 +226,10 @@ def test_verify_of_a_test_that_a_later_patch_breaks_finds_the_later(line: Line, 
         (MESSAGE.format('Add `subtract()`'), {**SUBTRACT, 'docs/tools.md': '# Tools\n'}),
         (
             needing('Swap the operands', 'Add `subtract()`'),
-            {TOOLS: broken, 'tests/test_swap.py': 'def test_swap(): ...\n'},
+            {
+                TOOLS: broken,
+                'tests/test_swap.py': 'from pydantic_ai.tools import subtract\n\n\ndef test_swap():\n    subtract(1, 2)\n',
+            },
         ),
     )
     assert faults(line) == ['The tests in `tests/test_subtract.py` fail after it.']
@@ -430,18 +433,22 @@ def test_verify_of_a_patch_whose_tests_leave_lines_out_names_them(line: Line, us
         + '\n\ndef subtract(a: int, b: int) -> int:\n    if a < b:\n        print(a)\n        return -1\n'
         + '    if a == 1000:\n        return 0  # pragma: no cover\n    return a - b\n'
     )
-    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT | {TOOLS: code, NEW: 'x = 1\n'}))
-    check(line)
+    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT | {TOOLS: code} | NEW))
     with pytest.raises(VerifyError) as error:
-        check(line, cover=True)
+        check(line)
     ((fault,),) = error.value.faults.values()
     assert (fault.problem, fault.words) == (
         'The tests that it carries do not run all lines that it adds.',
-        f'{NEW} (no test imports it)\n{TOOLS}:11-12',
+        f'{FOLDER}/__init__.py:3\n{FOLDER}/new.py (no test imports it)\n{TOOLS}:11-12',
     )
 
 
-NEW = 'pydantic_ai_slim/pydantic_ai/new.py'
+FOLDER = 'pydantic_ai_slim/pydantic_ai/extra'
+NEW: dict[str, str | bytes] = {
+    f'{FOLDER}/__init__.py': 'from not_there import x\n\nprint(x)\n',
+    f'{FOLDER}/new.py': 'x = 1\n',
+}
+"""What can't be imported, as a package that it needs isn't installed."""
 
 
 def test_verify_of_a_patch_whose_docs_have_links_that_lead_nowhere_names_them(line: Line, user: User) -> None:
