@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import pytest
 from pydantic_ai import Agent, FunctionToolset, RunContext, Tool
@@ -12,6 +12,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from temporalio import workflow
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
+from typing_extensions import Self
 
 from ..line import HAS_DURABLE_STATE, WAYS_TO_MAKE_DURABLE
 
