@@ -405,13 +405,19 @@ class _Run:
                 self.measuring = []
             if found:
                 return found
-            self._python('-m', 'coverage', 'run', f'--rcfile={settings}', str(coverage.write_imports(Path(name), code)))
-            report = Path(name) / 'report.json'
-            self._python('-m', 'coverage', 'combine', f'--rcfile={settings}', '--quiet')
-            self._python('-m', 'coverage', 'json', f'--rcfile={settings}', '-o', str(report), '--quiet')
-            missing = coverage.missing(report, self.git.folder, wanted)
+            if missing := self._missing(settings, wanted):
+                imports = str(coverage.write_imports(Path(name), code))
+                self._python('-m', 'coverage', 'run', f'--rcfile={settings}', imports)
+                missing = self._missing(settings, wanted)
         problem = 'The tests that it carries do not run all lines that it adds.'
         return [*([Fault(problem, '\n'.join(missing))] if missing else []), *self._references(check)]
+
+    def _missing(self, settings: Path, wanted: Mapping[str, set[int]]) -> list[str]:
+        """Say which of the wanted lines nothing that was measured so far has run."""
+        report = settings.with_name('report.json')
+        self._python('-m', 'coverage', 'combine', '--append', f'--rcfile={settings}', '--quiet')
+        self._python('-m', 'coverage', 'json', f'--rcfile={settings}', '-o', str(report), '--quiet')
+        return coverage.missing(report, self.git.folder, wanted)
 
     def _references(self, check: _Check) -> list[Fault]:
         """Say which links in the pages and docstrings that it touches lead nowhere."""
