@@ -144,8 +144,9 @@ def _run(part: Part, variables: Mapping[str, str], output: IO[bytes] | None) -> 
         done = subprocess.run(
             command,
             cwd=part.folder,
-            # Each pytest removes what others have left in a folder of all, and fails where another did so first.
-            env=os.environ | {'TMPDIR': folder} | dict(variables) | dict(part.variables),
+            # Each pytest removes what others have left in a folder of all, and fails where another did so first. `TMPDIR` would
+            # be for PostgreSQL too, which another user runs, who can't look into this folder.
+            env=os.environ | {'PYTEST_DEBUG_TEMPROOT': folder} | dict(variables) | dict(part.variables),
             stdin=subprocess.DEVNULL if output else None,
             stdout=output,
             stderr=subprocess.STDOUT if output else None,

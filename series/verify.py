@@ -526,7 +526,8 @@ class _Run:
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(('PYTHON', 'PYTEST'))}
         environment |= upstream_tests.variables(self.python, self.folder)
-        environment |= {'PYTHONPATH': UPSTREAM_FOLDER, 'NO_COLOR': '1', 'TMPDIR': str(self.temporary)}
+        environment |= {'PYTHONPATH': UPSTREAM_FOLDER, 'NO_COLOR': '1'}
+        environment['PYTEST_DEBUG_TEMPROOT'] = str(self.temporary)
         environment.pop('SSL_CERT_FILE', None)
         return subprocess.run(
             [str(self.python), *arguments],

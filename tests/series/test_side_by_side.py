@@ -44,8 +44,8 @@ def test_part_is_printed_as_a_whole_with_what_came_of_it(tmp_path: Path, capfd: 
 
 
 @pytest.mark.parametrize('at_once', [1, 2])
-def test_each_part_has_a_folder_of_its_own_for_temporary_files(tmp_path: Path, at_once: int) -> None:
-    code = 'import tempfile; from pathlib import Path; Path("{}").write_text(tempfile.gettempdir())'
+def test_tests_of_each_part_have_a_folder_of_their_own_for_temporary_files(tmp_path: Path, at_once: int) -> None:
+    code = 'import os; from pathlib import Path; Path("{}").write_text(os.environ["PYTEST_DEBUG_TEMPROOT"])'
 
     run_all([part(name, code.format(name), tmp_path) for name in ('a', 'b')], at_once)
 
