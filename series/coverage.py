@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import tomli
 
 from series.git import Git
+from series.listings import module_of
 
 _SETTINGS = 'pyproject.toml'
 
@@ -52,7 +53,7 @@ def write_imports(folder: Path, paths: Iterable[str]) -> Path:
 
     Upstream's tests import them all, so what runs then, such as a signature, is not for the tests of a patch.
     """
-    modules = ['.'.join(PurePosixPath(path).with_suffix('').parts[1:]).removesuffix('.__init__') for path in paths]
+    modules = [module_of(path) for path in paths]
     program = folder / 'imports.py'
     program.write_text(
         'import contextlib, importlib\n'

@@ -91,6 +91,11 @@ def _listed_page(text: str, name: str, title: str) -> str | None:
     return f'{text[:end]}{indent}{page}{text[end:]}'
 
 
+def module_of(path: str) -> str:
+    """Return the name of the module that a file of upstream's repository is."""
+    return re.sub(r'(/__init__)?\.py$', '', path.removeprefix(f'{UPSTREAM_FOLDER}/')).replace('/', '.')
+
+
 def _alike(one: str, other: str) -> int:
     """Return with how many same characters two names begin."""
     return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))))
@@ -100,7 +105,7 @@ def _new_names(git: Git, target: str) -> dict[str, list[str]]:
     """Return the names that a branch adds to `__all__` of modules below the package, by module."""
     found: dict[str, list[str]] = {}
     for path in git.lines('diff', '--name-only', '--no-renames', target, 'HEAD', '--', f'{PACKAGE_PATH}/*.py'):
-        module = re.sub(r'(/__init__)?\.py$', '', path.removeprefix(f'{UPSTREAM_FOLDER}/')).replace('/', '.')
+        module = module_of(path)
         # The package itself has again what its modules have, and what begins with `_` is on no page.
         if '.' not in module or '._' in module:
             continue

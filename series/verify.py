@@ -196,8 +196,8 @@ def _run_all(checks: list[_Check], git: Git, python: Path, folder: Path, report:
         return
     runs: SimpleQueue[_Run] = SimpleQueue()
     for number in range(workers):
-        (temporary := folder / f'temporary-{number}').mkdir()
-        runs.put(_Run(clone(git.folder, folder / f'checkout-{number}', 'HEAD'), python, folder, temporary))
+        (outside := folder / f'outside-{number}').mkdir()
+        runs.put(_Run(clone(git.folder, folder / f'checkout-{number}', 'HEAD'), python, outside))
 
     steps = _Steps(len(checks), report)
 
@@ -356,9 +356,7 @@ class _Run:
     git: Git
     python: Path
     folder: Path
-    """For what the tests need outside of the checkout."""
-    temporary: Path
-    """For what the tests leave, which those of another checkout would remove."""
+    """For what the tests need and leave outside of the checkout. Those of another one would remove it."""
     measuring: Sequence[str] = ()
     """What Python runs pytest with, to measure what that runs."""
 
@@ -527,7 +525,7 @@ class _Run:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(('PYTHON', 'PYTEST'))}
         environment |= upstream_tests.variables(self.python, self.folder)
         environment |= {'PYTHONPATH': UPSTREAM_FOLDER, 'NO_COLOR': '1'}
-        environment['PYTEST_DEBUG_TEMPROOT'] = str(self.temporary)
+        environment['PYTEST_DEBUG_TEMPROOT'] = str(self.folder)
         environment.pop('SSL_CERT_FILE', None)
         return subprocess.run(
             [str(self.python), *arguments],
