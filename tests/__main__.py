@@ -140,7 +140,7 @@ def plan_line(
 ) -> Plan:
     """Plan the tests of a line on what is chosen of the Python versions that were asked for, or that it supports.
 
-    If `slow`, the newest of them looks longer for what only chance finds, and the others run about a third of the variants.
+    If `slow`, the newest of them looks longer for what only chance finds, and leaves about a third of the variants to the others.
 
     Raises:
         NoWheelError: The fork isn't built.
@@ -161,8 +161,8 @@ def plan_line(
             planned[title] = LEFT_OUT
             continue
         folders = ['-n', 'auto', '--dist', 'worksteal', 'tests/fork', *others]
-        if slow and version != newest:
-            folders.append('--one-in=3')
+        if slow and len(chosen) > 1:
+            folders.append('--but-one-in=3' if version == newest else '--one-in=3')
         part = _plan_part(title, folders, [wheel], line, version, python, rest)
         planned[title] = part if slow and version == newest else replace(part, variables=short)
     parts = {

@@ -46,23 +46,23 @@ settings.load_profile(os.environ.get('HYPOTHESIS_PROFILE', 'ci'))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take what CI gives where another version of Python runs the rest."""
-    parser.addoption(
-        '--one-in',
-        type=int,
-        default=1,
-        metavar='N',
-        help='of each N variants of a test, run about one; the first always',
-    )
+    """Take what CI gives where two versions of Python share the variants of the tests."""
+    for name, run in (('--one-in', 'run about one'), ('--but-one-in', 'run all but about one')):
+        parser.addoption(
+            name, type=int, metavar='N', help=f'of each N variants of a test, {run}; the first of a test always'
+        )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave variants of tests out, the same each time."""
-    of = cast(int, config.getoption('--one-in'))
+    one_in, but_one_in = (cast('int | None', config.getoption(name)) for name in ('--one-in', '--but-one-in'))
     left: set[pytest.Item] = set()
     for _, variants in groupby(list(items), lambda item: item.nodeid.partition('[')[0]):
         _, *others = variants
-        left |= {item for item in others if crc32(item.nodeid.encode()) % of}
+        for item in others:
+            number = crc32(item.nodeid.encode())
+            if (one_in and number % one_in) or (but_one_in and not number % but_one_in):
+                left.add(item)
     if left:
         config.hook.pytest_deselected(items=[*left])
         items[:] = [item for item in items if item not in left]

@@ -101,6 +101,13 @@ async def cancellation() -> AsyncGenerator[Any]:
         raise TimeoutError from None
 
 
+async def once_asleep(asleep: list[str], count: int, then: Callable[[], None]) -> None:
+    """Do something when so many toolsets wait, which they do until they are cancelled."""
+    while len(asleep) < count:
+        await asyncio.sleep(0)
+    then()
+
+
 OUTER: dict[str, Callable[[], Any]] = {'timeout': timeout, 'scope': scope, 'cancellation': cancellation}
 outers = pytest.mark.parametrize('outer', OUTER.values(), ids=OUTER)
 
@@ -108,17 +115,20 @@ outers = pytest.mark.parametrize('outer', OUTER.values(), ids=OUTER)
 @outers
 @pytest.mark.parametrize('position', [0, 1])
 async def test_b31_toolset_that_absorbs_an_outer_cancellation_does_not_hide_it(outer: Any, position: int):
+    asleep: list[str] = []
     cancelled: list[str] = []
 
     async def absorb() -> None:
+        asleep.append('absorbing')
         try:
-            await asyncio.sleep(5)
+            await asyncio.sleep(300)
         except asyncio.CancelledError:
             cancelled.append('absorbed')
 
     async def other() -> None:
+        asleep.append('other')
         try:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(300)
         except asyncio.CancelledError:
             cancelled.append('other')
             raise
@@ -128,8 +138,9 @@ async def test_b31_toolset_that_absorbs_an_outer_cancellation_does_not_hide_it(o
     list_tools = await held(*waits)
     with pytest.raises(TimeoutError):
         async with outer() as cancel:
-            asyncio.get_running_loop().call_later(0.01, cancel)
+            waiting = asyncio.ensure_future(once_asleep(asleep, 2, cancel))
             await list_tools()
+    await waiting
     assert sorted(cancelled) == ['absorbed', 'other']
 
 
@@ -140,18 +151,21 @@ async def test_b31_toolset_that_absorbs_an_outer_cancellation_does_not_hide_it(o
 async def test_b31_timeout_of_a_toolset_does_not_hide_an_outer_one_at_the_same_time(
     outer: Any, position: int, outer_first: bool, kind: str
 ):
+    asleep: list[str] = []
     inner: list[Any] = []
 
     async def time_out() -> None:
         try:
             async with OUTER[kind]() as cancel:
                 inner.append(cancel)
-                await asyncio.sleep(5)
+                asleep.append('timing out')
+                await asyncio.sleep(300)
         except TimeoutError:
             pass
 
     async def other() -> None:
-        await asyncio.sleep(0.1)
+        asleep.append('other')
+        await asyncio.sleep(300)
 
     waits: list[Wait] = [other]
     waits.insert(position, time_out)
@@ -163,6 +177,7 @@ async def test_b31_timeout_of_a_toolset_does_not_hide_an_outer_one_at_the_same_t
                 for one in (cancel, inner[0]) if outer_first else (inner[0], cancel):
                     one()
 
-            asyncio.get_running_loop().call_later(0.01, both)
+            waiting = asyncio.ensure_future(once_asleep(asleep, 2, both))
             await list_tools()
             raise AssertionError('nothing was cancelled')
+    await waiting
