@@ -15,6 +15,17 @@ from series.listings import module_of
 
 _SETTINGS = 'pyproject.toml'
 
+REPORT = """
+import sys
+from coverage import Coverage
+settings, report = sys.argv[1:]
+measured = Coverage(config_file=settings)
+measured.load()
+measured.combine()
+measured.json_report(outfile=report)
+"""
+"""What Python runs, in one process, to write what was measured so far into a file."""
+
 
 def write_settings(tree: Path, folder: Path, paths: Iterable[str]) -> Path:
     """Write the settings of a measurement: those of upstream for what isn't to be run, and nothing else of them.

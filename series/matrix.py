@@ -38,13 +38,13 @@ from series.renames import rename
 SIDES = ('base', 'fork')
 
 SLICE = (
-    *('tests/test_agent.py', 'tests/test_toolset*.py', 'tests/test_tools.py', 'tests/test_deferred*.py'),
-    *('tests/test_graph.py', 'tests/graph', 'tests/test_streaming.py', 'tests/test_dbos*.py'),
+    *('tests/test_agent.py', 'tests/test_toolsets.py', 'tests/test_tools.py'),
+    *('tests/graph', 'tests/test_streaming.py', 'tests/test_dbos.py'),
 )
-"""What the slice for CI runs, on one Python: that on which the series bears most.
+"""What the slice for CI runs, on one Python: of upstream's tests, those on which the series bears most.
 
 Without `tests/test_mcp.py`, which starts a server for each of its tests and took more than half of the time; some of
-`test_agent.py` and of `test_toolset*.py` use such servers too."""
+`test_agent.py` and of `test_toolsets.py` use such servers too. The tests that patches add are run by `make verify`."""
 
 _TIMEOUT = 120
 """The seconds after which a test has failed. The slowest starts the server of Prefect, or waits for one of Temporal in vain."""

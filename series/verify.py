@@ -413,8 +413,7 @@ class _Run:
     def _missing(self, settings: Path, wanted: Mapping[str, set[int]]) -> list[str]:
         """Say which of the wanted lines nothing that was measured so far has run."""
         report = settings.with_name('report.json')
-        self._python('-m', 'coverage', 'combine', '--append', f'--rcfile={settings}', '--quiet')
-        self._python('-m', 'coverage', 'json', f'--rcfile={settings}', '-o', str(report), '--quiet')
+        self._python('-c', coverage.REPORT, str(settings), str(report))
         return coverage.missing(report, self.git.folder, wanted)
 
     def _references(self, check: _Check) -> list[Fault]:

@@ -139,6 +139,26 @@ async def test_b29_retried_flow_has_a_fresh_copy_and_the_recorded_results(way: s
     assert (one.values, another.values) == (['run'], ['run'])
 
 
+async def test_b29_retried_flow_has_the_recorded_results_with_deps_that_can_only_be_pickled(way: str):
+    class Account:
+        def __init__(self, user: str):
+            self.user = user
+
+    journal = Journal()
+    first, second = Notes('first', journal), Notes('second', journal, [ConnectionError('no connection')])
+    agent = for_prefect(way, scripted(['first'], ['second']), [first, second])
+
+    @flow(retries=1)
+    async def retried() -> str:
+        async with agent.iter('alice', deps=Account('alice')) as run:
+            async for _ in run:
+                pass
+        return run.result.output
+
+    assert await retried() == 'done'
+    assert journal.names('call') == ['first', 'second', 'second']
+
+
 async def test_b29_runs_in_one_flow_do_not_get_the_results_of_each_other(way: str):
     journal = Journal()
     agent = for_prefect(way, scripted(['notes']), [Notes('notes', journal)])
