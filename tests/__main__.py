@@ -62,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         '--checks',
         action='store_true',
-        help='also run what CI checks besides: pinning, the downstream projects, the matrix in part, patches and types',
+        help='also run what CI checks besides: pinning, the downstream projects, the matrix in part, patches and types; '
+        'several Pythons share the variants of the tests',
     )
     parser.add_argument(
         '--at-once',
