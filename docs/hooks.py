@@ -9,6 +9,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from glob import escape
 from pathlib import Path
 from time import monotonic
 from typing import Any, cast
@@ -166,7 +167,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
                 f'There is no tree of {line}, which the site shows parts of. Build the site with `make docs`.'
             )
         sys.modules[f'mkdocstrings_handlers.{line}'] = mkdocstrings_handlers.python
-        mkdocstrings.config.handlers[line] = {'paths': [str(_source(line))], 'options': OPTIONS}
+        mkdocstrings.config.handlers[line] = {'paths': [escape(str(_source(line)))], 'options': OPTIONS}
         pages = [f'{line}/{page.name}' for page in find_pages(line)]
         nav.insert(at, {f'On {line}': [*pages, {'API': f'{line}/api/index.md'}]})
         at += 1

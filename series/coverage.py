@@ -41,10 +41,12 @@ def write_settings(tree: Path, folder: Path, paths: Iterable[str]) -> Path:
     kept = {name: found[name] for name in ('exclude_lines', 'exclude_also') if name in found}
     run = {
         'data_file': str(folder / 'data'),
-        'include': [str(tree / path) for path in paths],
-        # Some tests start processes.
+        # Not by its whole path, in which `[` would be part of a pattern.
+        'include': [f'**/{path}' for path in paths],
+        # Some tests start processes, or fork.
         'parallel': True,
         'patch': ['subprocess'],
+        'concurrency': ['multiprocessing', 'thread'],
         'disable_warnings': ['no-data-collected', 'module-not-imported', 'include-ignored'],
     }
     folder.mkdir(exist_ok=True)
@@ -80,8 +82,9 @@ def added(git: Git, commit: str, paths: Sequence[str]) -> dict[str, set[int]]:
     """Return the numbers of the lines that a commit adds, by file."""
     found: dict[str, set[int]] = {}
     path = ''
-    for line in git.lines('diff', '--unified=0', '--no-renames', f'{commit}~1', commit, '--', *paths):
-        if line.startswith('+++ '):
+    diff = ('diff', '--unified=0', '--no-renames', f'{commit}~1', commit)
+    for line in git.lines('-c', 'core.quotePath=false', *diff, '--', *paths):
+        if line.startswith('+++ b/'):
             path = line.removeprefix('+++ b/').rstrip('\t')
         elif hunk := re.match(r'@@ -\S+ \+(\d+)(?:,(\d+))? @@', line):
             first, count = int(hunk[1]), int(hunk[2] or 1)

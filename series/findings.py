@@ -50,9 +50,9 @@ def new_findings(git: Git, commit: str, paths: Iterable[str]) -> list[Finding]:
     wanted = [path for path in paths if path.endswith(('.py', '.pyi'))]
     if not wanted:
         return []
-    git.run('checkout', '--quiet', '--detach', f'{commit}~1')
+    git.run('checkout', '--quiet', '--force', '--detach', f'{commit}~1')
     before = Counter(map(_without_number, _findings(git.folder, wanted)))
-    git.run('checkout', '--quiet', '--detach', commit)
+    git.run('checkout', '--quiet', '--force', '--detach', commit)
     found: list[Finding] = []
     for finding in _findings(git.folder, wanted):
         key = _without_number(finding)

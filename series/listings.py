@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
@@ -11,6 +12,7 @@ from pydantic_ai_slim.fork.names import PACKAGE_PATH, UPSTREAM_FOLDER
 from series.git import Git
 
 _SKILLS = f'{PACKAGE_PATH}/.agents/skills'
+_CHANGED = ('-c', 'core.quotePath=false', 'diff', '--name-only', '--no-renames')
 
 
 def list_additions(git: Git, target: str) -> tuple[list[str], list[str]]:
@@ -25,13 +27,14 @@ def list_additions(git: Git, target: str) -> tuple[list[str], list[str]]:
     """
     changed: list[str] = []
     notes: list[str] = []
-    added = git.lines('diff', '--name-only', '--no-renames', '--diff-filter=A', target, 'HEAD', '--', 'docs/*.md')
+    added = git.lines(*_CHANGED, target, 'HEAD', '--diff-filter=A', '--', 'docs/*.md')
     # Upstream had the first on 1.x, and has the second today.
     index = 'mkdocs.yml' if (git.folder / 'mkdocs.yml').exists() else 'docs/navigation.yml'
     for page in added:
         name = page.removeprefix('docs/')
         text = _read(git.folder / index)
-        if name in text:
+        # The name of another page can end like this one's.
+        if re.search(rf'(?<![\w./-]){re.escape(name)}(?!\w)', text):
             continue
         if listed := _listed_page(text, name, _title(git.folder / page)):
             (git.folder / index).write_text(listed, 'utf-8')
@@ -63,12 +66,13 @@ def _read(path: Path) -> str:
 
 def _title(page: Path) -> str:
     found = re.search(r'^# +(.+?) *$', page.read_text('utf-8'), re.MULTILINE)
-    return found[1].replace('"', "'") if found else page.stem
+    return found[1] if found else page.stem
 
 
 def _listed_page(text: str, name: str, title: str) -> str | None:
     """Return the index with a page behind the one whose name begins most alike, or `None` if none does or it isn't a list."""
-    new = '- page: "{title}"\n{indent}  path: "{name}"\n{indent}  slug: "{slug}"\n'
+    quoted = json.dumps(title, ensure_ascii=False)
+    new = '- page: {title}\n{indent}  path: "{name}"\n{indent}  slug: "{slug}"\n'
     entries = [
         (found[1], found['path'], found.start(), found.end(), found['slug'])
         for found in re.finditer(
@@ -76,6 +80,7 @@ def _listed_page(text: str, name: str, title: str) -> str | None:
         )
     ]
     if not entries:
+        quoted = title if re.fullmatch(r"\w[\w ,'-]*", title) else quoted
         new = '- {title}: {name}\n'
         entries = [
             (found[1], found[2], found.start(), found.end(), '')
@@ -86,7 +91,7 @@ def _listed_page(text: str, name: str, title: str) -> str | None:
         return None
     indent, _, _, end, slug = max(alike)[2]
     page = new.format(
-        title=title, name=name, indent=indent, slug=PurePosixPath(slug).parent / PurePosixPath(name).with_suffix('')
+        title=quoted, name=name, indent=indent, slug=PurePosixPath(slug).parent / PurePosixPath(name).with_suffix('')
     )
     return f'{text[:end]}{indent}{page}{text[end:]}'
 
@@ -104,7 +109,7 @@ def _alike(one: str, other: str) -> int:
 def _new_names(git: Git, target: str) -> dict[str, list[str]]:
     """Return the names that a branch adds to `__all__` of modules below the package, by module."""
     found: dict[str, list[str]] = {}
-    for path in git.lines('diff', '--name-only', '--no-renames', target, 'HEAD', '--', f'{PACKAGE_PATH}/*.py'):
+    for path in git.lines(*_CHANGED, target, 'HEAD', '--', f'{PACKAGE_PATH}/*.py'):
         module = module_of(path)
         # The package itself has again what its modules have, and what begins with `_` is on no page.
         if '.' not in module or '._' in module:

@@ -149,5 +149,6 @@ def patch_subject(subject: str) -> str:
 
 def nearest_patch(fixup: str, known: Iterable[str]) -> str:
     """Name the patch that a fixup with a wrong subject is most likely for, in words to put behind it, or return nothing."""
-    near = get_close_matches(patch_subject(fixup), list(known), n=1)
+    subject, subjects = patch_subject(fixup), list(known)
+    near = [one for one in subjects if subject and one.startswith(subject)] or get_close_matches(subject, subjects, n=1)
     return f' (the nearest is `{near[0]}`)' if near else ''

@@ -121,10 +121,22 @@ def _refuse_changes(git: Git) -> None:
 
 
 def read_releases(root: Path) -> dict[str, str]:
-    """Return the digests of all wheels that were released, by their names."""
+    """Return the digests of all wheels that were released, by their names: what a commit holds of them counts, whatever became of the file.
+
+    Raises:
+        ReleaseError: The file has a line that is something else.
+    """
     path = root / RELEASES
-    lines = path.read_text('utf-8').splitlines() if path.exists() else []
-    return {name: digest for digest, name in (line.split() for line in lines)}
+    committed = Git(root).attempt('cat-file', 'blob', f'HEAD:{RELEASES}').stdout.decode('utf-8', 'replace')
+    found: dict[str, str] = {}
+    for line in (path.read_text('utf-8') if path.exists() else '').splitlines() + committed.splitlines():
+        if not (entry := re.fullmatch(r'([0-9a-f]{64})  (\S+\.whl)', line)):
+            raise ReleaseError(
+                f'`{RELEASES}` has the line {line!r}, which is no digest of a wheel.',
+                'Write it as `sha256sum` does, commit the file, and run `make release` again.',
+            )
+        found[entry[2]] = entry[1]
+    return found
 
 
 def _refuse_other_bytes(line: Line, wheel: Path) -> None:

@@ -466,7 +466,8 @@ class _Run:
     def _check_out(self, commit: str) -> None:
         """Check a commit out, with the compiled files of what it has in common with the one before."""
         changed = self.git.lines('-c', 'core.quotePath=false', 'diff', '--name-only', '--no-renames', 'HEAD', commit)
-        self.git.run('checkout', '--quiet', '--detach', commit)
+        # Tests may have changed files.
+        self.git.run('checkout', '--quiet', '--force', '--detach', commit)
         self.git.run('clean', '--quiet', '--force', '-dx', '--exclude=__pycache__')
         # Two files can have the same size and second, which is all that compiled ones are checked by.
         for path in map(self.git.folder.joinpath, changed):

@@ -17,13 +17,14 @@ LINES = [path.parent.name for path in (ROOT / 'patches').glob('*/line.toml')]
 
 @pytest.fixture
 def copy(prepared: None, tmp_path: Path) -> Path:
-    """Return a folder with all that the site is built of, in which its pages and those of the tree may be changed."""
+    """Return a folder with all that the site is built of, in which its pages and those of the tree may be changed, and whose name is a pattern."""
+    folder = tmp_path / 'a [b]'
     for name in ('docs', *(f'build/{line}/docs' for line in LINES)):
-        shutil.copytree(ROOT / name, tmp_path / name)
+        shutil.copytree(ROOT / name, folder / name)
     sources = [f'build/{line}/pydantic_ai_slim' for line in LINES]
     for name in ('CHANGELOG.md', 'README.md', 'examples', 'mkdocs.yml', 'patches', 'tests', 'build/docs', *sources):
-        (tmp_path / name).symlink_to(ROOT / name)
-    return tmp_path
+        (folder / name).symlink_to(ROOT / name)
+    return folder
 
 
 def build(folder: Path) -> str:

@@ -57,6 +57,10 @@ RESULTS: dict[str, tuple[Any, str]] = {
     'a string': (DeferredToolResults(approvals={'delete': 'yes'}), "'delete'"),  # pyright: ignore[reportArgumentType]
     'a retry': (DeferredToolResults(approvals={'delete': ModelRetry('Again')}), "'delete'"),  # pyright: ignore[reportArgumentType]
     'the class': (DeferredToolResults(approvals={'delete': ToolApproved}), "'delete'"),  # pyright: ignore[reportArgumentType]
+    'metadata that is a name': (
+        DeferredToolResults(approvals={'delete': True}, metadata={'delete': 'Ada'}),
+        "'delete'",
+    ),  # pyright: ignore[reportArgumentType]
 }
 
 

@@ -573,6 +573,18 @@ def test_branch_lists_new_pages_and_names_in_a_commit_of_its_own(clone: User) ->
     ]
 
 
+def test_branch_lists_pages_of_any_name_and_title(clone: User) -> None:
+    """The name of another page can end with a page's own, and a title can be what YAML reads as something else."""
+    before = 'nav:\n  - my-tools.md\n  - api/tools.md\n  - tools-more.md\n'
+    clone.commit('Docs', {'mkdocs.yml': before})
+    target = clone.git('rev-parse', 'HEAD')
+    clone.commit('More', {'docs/tools.md': '# `Tools`: a "guide"\n', 'docs/tools-größe.md': "# What's new\n"})
+
+    assert list_additions(Git(clone.tree), target) == (['mkdocs.yml'], [])
+    new = '  - "`Tools`: a \\"guide\\"": tools.md\n  - What\'s new: tools-größe.md\n'
+    assert (clone.tree / 'mkdocs.yml').read_text() == before + new
+
+
 def test_branch_leaves_out_when_the_patch_goes_away() -> None:
     text = 'It is asked for. This patch goes away when upstream calls\n`a.b()` by itself. A subclass\ncannot do it.\n\nIt goes away soon.'
     assert for_upstream(text) == 'It is asked for. A subclass cannot do it.'

@@ -385,6 +385,7 @@ def test_carry_says_what_to_do_next(
 
 def test_carry_of_a_fixup_that_fits_no_patch_names_the_nearest_and_is_refused(line: Line, to: Line, user: User) -> None:
     fixup(user, 'Add leters', {'tests/letters.txt': LETTERS.replace('a', 'A')})
+    fixup(user, 'Swap', {'tests/letters.txt': LETTERS.replace('c', 'C')})
     fixup(user, 'Nothing alike', {'tests/letters.txt': LETTERS.replace('b', 'B')})
     before = state(to)
     with pytest.raises(CarryError) as error:
@@ -392,7 +393,10 @@ def test_carry_of_a_fixup_that_fits_no_patch_names_the_nearest_and_is_refused(li
     assert error.value.problem == (
         'The tree `build/1.0.0` has fixups whose subjects fit no patch, of either line; nothing was carried.'
     )
-    assert error.value.words == 'fixup! Add leters (the nearest is `Add letters`)\nfixup! Nothing alike'
+    assert error.value.words == (
+        'fixup! Add leters (the nearest is `Add letters`)\nfixup! Swap (the nearest is `Swap the summands`)\n'
+        'fixup! Nothing alike'
+    )
     assert state(to) == before
 
 

@@ -287,3 +287,19 @@ def test_release_of_other_bytes_under_a_number_that_was_released_is_refused(rele
 def unpacked_tools(wheel: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(wheel)) as content:
         return content.read('pydantic_ai/tools.py')
+
+
+def test_release_goes_by_the_digests_that_a_commit_holds(releasable: Line) -> None:
+    released = releasable.root / 'RELEASES'
+    released.write_text(f'{"1" * 64}  {WHEEL}\n')
+    commit(releasable)
+    released.unlink()
+    assert module.read_releases(releasable.root) == {WHEEL: '1' * 64}
+    released.write_text(f'{"2" * 64}  {WHEEL}\n{"3" * 64}  other.whl\n')
+    assert module.read_releases(releasable.root) == {WHEEL: '1' * 64, 'other.whl': '3' * 64}
+
+
+def test_release_does_not_take_a_merge_of_digests_for_some(releasable: Line) -> None:
+    (releasable.root / 'RELEASES').write_text(f'<<<<<<< HEAD\n{"1" * 64}  {WHEEL}\n=======\n')
+    with pytest.raises(ReleaseError, match="`RELEASES` has the line '<<<<<<< HEAD', which is no digest of a wheel"):
+        module.read_releases(releasable.root)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +20,9 @@ from series.errors import VerifyError
 from series.extract import extract
 from series.line import Line, find_line
 from series.progress import Report
+from series.references import RESOLVE
 from series.verify import Verified, verify
-from tests.series.upstream import PACKAGE, User, quiet
+from tests.series.upstream import PACKAGE, User, quiet, write_line
 
 MESSAGE = """\
 {}
@@ -466,6 +468,26 @@ def test_verify_of_a_patch_whose_docs_have_links_that_lead_nowhere_names_them(li
     )
 
 
+def test_verify_restores_what_tests_change(line: Line, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr('os.cpu_count', lambda: 1)
+    test = f"""\
+from pathlib import Path
+
+
+def test_change():
+    for name in ({TOOLS!r}, 'tests/test_later.py', 'docs/tools.md'):
+        Path(name).write_text('not Python')
+"""
+    later = 'from pydantic_ai.tools import subtract\n\n\ndef test_later():\n    assert subtract(1, 1) == 0\n'
+    write(
+        line,
+        user,
+        (MESSAGE.format('Add `subtract()`'), SUBTRACT | {'tests/test_zz.py': test}),
+        (needing('Test it later', 'Add `subtract()`'), {'tests/test_later.py': later, 'docs/tools.md': '# More\n'}),
+    )
+    assert [verified.faults for verified in check(line)] == [[], []]
+
+
 def test_verify_of_a_series_that_breaks_the_api_says_what(line: Line, user: User) -> None:
     code = PACKAGE['pydantic_ai/tools.py'].replace('def add(a: int, b: int)', 'def add(a: int, b: int, c: int)')
     test = 'from pydantic_ai import add\n\n\ndef test_add():\n    assert add(1, 2, 3) == 3\n'
@@ -478,6 +500,71 @@ def test_verify_of_a_series_that_breaks_the_api_says_what(line: Line, user: User
 
 
 def test_verify_of_a_patch_whose_links_all_lead_somewhere_finds_nothing(line: Line, user: User) -> None:
-    page = '# Tools\n\n[this](#tools), [`add()`][pydantic_ai.tools.add]\n'
-    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT | {'docs/links.md': page}))
+    page = """\
+# Tools
+
+## Own { .x #own }
+
+## Twice
+
+## Twice ##
+
+<a id="place"></a> Text.
+{#text}
+
+[this](#tools), [own](#own), [twice](#twice_1), [place](#place), [text](#text), [`add()`][pydantic_ai.tools.add],
+[`set`][pydantic_ai.tools.Sums.made], `[a](#gone)` <!-- [a](#gone) -->
+
+~~~
+[a](#gone)
+~~~
+"""
+    sums = {TOOLS: f'{SUBTRACT[TOOLS]}\n\nclass Sums:\n    def __init__(self) -> None:\n        self.made = 0\n'}
+    test = {
+        'tests/test_sums.py': 'from pydantic_ai.tools import Sums\n\n\ndef test_sums():\n    assert not Sums().made\n'
+    }
+    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT | sums | test | {'docs/links.md': page}))
     assert [verified.faults for verified in check(line)] == [[]]
+
+
+def test_names_in_modules_that_need_what_is_not_installed_are_taken_on_trust(tmp_path: Path) -> None:
+    (package := tmp_path / 'pydantic_ai').mkdir()
+    (package / '__init__.py').touch()
+    (package / 'optional.py').write_text('import not_there\n')
+    names = ['pydantic_ai.optional', 'pydantic_ai.optional.Thing.do', 'pydantic_ai.gone', 'pydantic_ai.gone.Thing']
+    done = subprocess.run(
+        [sys.executable, '-c', RESOLVE, *names], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split() == names[2:]
+
+
+def test_verify_measures_in_any_folder_files_of_any_name_and_processes_that_fork(
+    cache: Path, releases: Path, unpacked: Path, tmp_path: Path, user: User
+) -> None:
+    line = write_line(tmp_path / 'a [b] *c', releases, unpacked)
+    shutil.copytree(cache, line.cache)
+    package = 'pydantic_ai_slim/pydantic_ai'
+    test = """\
+import multiprocessing
+
+from pydantic_ai.größe import put
+
+
+def test_put():
+    fork = multiprocessing.get_context('fork')
+    queue = fork.Queue()
+    process = fork.Process(target=put, args=(queue,))
+    process.start()
+    process.join()
+    assert queue.get() == 1
+"""
+    code = 'from typing import Any\n\n\ndef put(queue: Any) -> None:\n    queue.put(1)\n\n\ndef left_out() -> None:\n    print()\n'
+    files: dict[str, str | bytes] = {f'{package}/größe.py': code, 'tests/test_put.py': test}
+    write(line, User(line.tree), (MESSAGE.format('Add `put()`'), files))
+    with pytest.raises(VerifyError) as error:
+        check(line)
+    ((fault,),) = error.value.faults.values()
+    assert (fault.problem, fault.words) == (
+        'The tests that it carries do not run all lines that it adds.',
+        f'{package}/größe.py:9',
+    )
