@@ -58,9 +58,9 @@ RESULTS: dict[str, tuple[Any, str]] = {
     'a retry': (DeferredToolResults(approvals={'delete': ModelRetry('Again')}), "'delete'"),  # pyright: ignore[reportArgumentType]
     'the class': (DeferredToolResults(approvals={'delete': ToolApproved}), "'delete'"),  # pyright: ignore[reportArgumentType]
     'metadata that is a name': (
-        DeferredToolResults(approvals={'delete': True}, metadata={'delete': 'Ada'}),
+        DeferredToolResults(approvals={'delete': True}, metadata={'delete': 'Ada'}),  # pyright: ignore[reportArgumentType]
         "'delete'",
-    ),  # pyright: ignore[reportArgumentType]
+    ),
 }
 
 
