@@ -7,9 +7,11 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
+
+import httpx
 
 # Nothing here talks to anyone outside of the machine, nor to a server that the user has set up.
 home = tempfile.TemporaryDirectory(prefix='prefect-')
@@ -23,7 +25,15 @@ def prefect_server() -> Iterator[None]:
     """Start Prefect's server on an SQLite file of its own, which takes half a minute."""
     from prefect.testing.utilities import prefect_test_harness
 
-    with prefect_test_harness(server_startup_timeout=180):
+    with ExitStack() as stack:
+        # Before the server listens on the port that was free when it began, another program's may.
+        for attempt in range(3):
+            try:
+                stack.enter_context(prefect_test_harness(server_startup_timeout=180))
+                break
+            except httpx.TransportError:
+                if attempt == 2:
+                    raise
         yield
 
 
