@@ -48,7 +48,7 @@ extract: $(READY) ## write the tree's commits back to patches/LINE
 	@$(TOOL) -m series extract $(LINE)
 
 .PHONY: verify
-verify: $(READY) ## import and test the package after every single patch, and check the messages; ARGS=--together tests once, after the last
+verify: $(READY) ## import and test the package after every single patch, and check the messages; ARGS=--in-order or --together tests less
 	@$(TOOL) -m series verify $(LINE) $(ARGS)
 
 .PHONY: build

@@ -110,7 +110,7 @@ def _extract(options: Namespace, report: Report) -> str:
 
 def _verify(options: Namespace, report: Report) -> str:
     line = _line(options)
-    found = verify(line, report, together=options.together)
+    found = verify(line, report, in_order=options.in_order, together=options.together)
     if options.together:
         tests = sum(verified.tests for verified in found)
         return f'The {len(found)} patches on {line.name} are in order, and together {tests} tests and examples pass.'
@@ -332,7 +332,13 @@ def _add_nothing(parser: ArgumentParser) -> None:
 
 def _add_verify(parser: ArgumentParser) -> None:
     _add_line(parser)
-    parser.add_argument(
+    less = parser.add_mutually_exclusive_group()
+    less.add_argument(
+        '--in-order',
+        action='store_true',
+        help='test each patch on those before it only, and not on those that it needs as well',
+    )
+    less.add_argument(
         '--together',
         action='store_true',
         help='test the patches together, after the last, and not each on those before it and on those that it needs',

@@ -80,6 +80,7 @@ def verify(
     report: Report,
     environment: Callable[[Line], Path] = upstream_environment,
     *,
+    in_order: bool = False,
     together: bool = False,
 ) -> list[Verified]:
     """Apply a series to the base, in a folder that is thrown away, and check it after every patch.
@@ -95,6 +96,7 @@ def verify(
         line: The line.
         report: Is told of each step.
         environment: Makes the interpreter that imports and tests are run with.
+        in_order: Whether to import and test each patch on all patches before it only. On what it needs it has to apply even so.
         together: Whether to import and test the patches together only, after the last. On what it needs each has to apply even so.
 
     Returns:
@@ -114,8 +116,9 @@ def verify(
         git = clone(base, folder / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
         found, checks = _plan(git, line.patches, report)
-        if together:
+        if in_order or together:
             checks = [check for check in checks if check.in_order]
+        if together:
             for check in checks:
                 check.tested, check.measured = check.commit == checks[-1].commit, False
         patched = patched_digest(git)

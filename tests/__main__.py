@@ -7,7 +7,6 @@ import shutil
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from packaging.version import Version
@@ -141,7 +140,7 @@ def plan_line(
 ) -> Plan:
     """Plan the tests of a line on what is chosen of the Python versions that were asked for, or that it supports.
 
-    If `slow`, the newest of them looks longer for what only chance finds, and leaves about a third of the variants to the others.
+    If `slow`, the newest of them leaves about a third of the variants to the others.
 
     Raises:
         NoWheelError: The fork isn't built.
@@ -154,7 +153,6 @@ def plan_line(
     newest = [*found][-1]
     chosen = choose([*found])
     wheel = built_wheel(line)
-    short = {'HYPOTHESIS_PROFILE': os.environ.get('HYPOTHESIS_PROFILE', 'short')}
     others = [f'--ignore=tests/fork/{folder}' for folder in ('engines', 'examples', 'harness', 'servers')]
     for version, python in found.items():
         title = f'{line.version} on Python {version}'
@@ -164,8 +162,7 @@ def plan_line(
         folders = ['-n', 'auto', '--dist', 'worksteal', 'tests/fork', *others]
         if slow and len(chosen) > 1:
             folders.append('--but-one-in=3' if version == newest else '--one-in=3')
-        part = _plan_part(title, folders, [wheel], line, version, python, rest)
-        planned[title] = part if slow and version == newest else replace(part, variables=short)
+        planned[title] = _plan_part(title, folders, [wheel], line, version, python, rest)
     parts = {
         'engines': (
             'in the durable engines',

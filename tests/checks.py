@@ -37,7 +37,7 @@ def plan_checks(lines: Sequence[Line]) -> list[Part]:
 
 def _verify(line: Line, *, newest: bool) -> Part:
     """Plan to verify a series; patch by patch where pull requests are made of it."""
-    return _command(300, 'make', 'verify', f'LINE={line.name}', *([] if newest else ['ARGS=--together']))
+    return _command(300, 'make', 'verify', f'LINE={line.name}', f'ARGS=--{"in-order" if newest else "together"}')
 
 
 def _command(seconds: int, *command: str) -> Part:

@@ -27,9 +27,7 @@ with warnings.catch_warnings():
     import pydantic_ai
 
 PROFILES = {
-    # The same examples each time, few enough for a minute.
-    'ci': settings(derandomize=True, max_examples=800, print_blob=True),
-    # The first of them, for `make test`, and in CI on a Python that isn't the newest.
+    # The same examples each time, few enough for some seconds.
     'short': settings(derandomize=True, max_examples=200, print_blob=True),
     # Others each time: `HYPOTHESIS_PROFILE=thorough`, and `--hypothesis-seed=N` to see the same again.
     'thorough': settings(max_examples=5_000, print_blob=True),
@@ -42,7 +40,7 @@ for name, profile in PROFILES.items():
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-settings.load_profile(os.environ.get('HYPOTHESIS_PROFILE', 'ci'))
+settings.load_profile(os.environ.get('HYPOTHESIS_PROFILE', 'short'))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
