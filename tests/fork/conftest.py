@@ -72,6 +72,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Keep what the tests of a file leave out of it as well."""
+    if nextitem is not None and nextitem.path != item.path:
+        pytest_collection_finish()
+
+
 def pytest_report_header() -> str:
     """Say what is tested."""
     return f'pydantic-ai-slim: {version("pydantic-ai-slim")}'
