@@ -39,11 +39,11 @@ SIDES = ('base', 'fork')
 
 SLICE = (
     *('tests/test_agent.py', 'tests/test_toolsets.py', 'tests/test_tools.py'),
-    *('tests/graph', 'tests/test_streaming.py', 'tests/test_dbos.py'),
+    *('tests/graph', 'tests/test_streaming.py'),
 )
 """What the slice for CI runs, on one Python: of upstream's tests, those on which the series bears most.
 
-Without `tests/test_mcp.py`, which starts a server for each of its tests and took more than half of the time; some of
+Without those of MCP and of the durable engines, which start a server for nearly each test and took most of the time; some of
 `test_agent.py` and of `test_toolsets.py` use such servers too. The tests that patches add are run by `make verify`."""
 
 _TIMEOUT = 120
