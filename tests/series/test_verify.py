@@ -60,10 +60,10 @@ def write(line: Line, user: User, *commits: tuple[str, dict[str, str | bytes]]) 
     shutil.rmtree(line.tree)
 
 
-def check(line: Line, report: Report = quiet, **less: bool) -> list[Verified]:
+def check(line: Line, report: Report = quiet, *, in_order: bool = False, together: bool = False) -> list[Verified]:
     now = find_line(line.root, line.name)
     found = replace(line, patched=now.patched)
-    return verify(found, report, lambda _: Path(sys.executable), **less)
+    return verify(found, report, lambda _: Path(sys.executable), in_order=in_order, together=together)
 
 
 def faults(line: Line) -> list[str]:
@@ -347,9 +347,9 @@ def test_verify_of_a_patch_that_does_not_name_what_its_text_stands_on_says_so(li
     ((fault,),) = error.value.faults.values()
     assert fault.problem == 'It does not apply on the base alone. Name in a `Needs:` trailer what it needs besides.'
     assert f'error: patch failed: {TOOLS}:' in fault.words
-    for less in ('in_order', 'together'):
+    for in_order in (True, False):
         with pytest.raises(VerifyError, match='It does not apply on the base alone'):
-            check(line, **{less: True})
+            check(line, in_order=in_order, together=not in_order)
 
 
 def test_verify_of_a_patch_that_does_not_name_what_it_uses_shows_what_fails(line: Line, user: User) -> None:
