@@ -7,7 +7,7 @@ import os
 import sys
 import sysconfig
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
@@ -72,10 +72,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Keep what the tests of a file leave out of it as well."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Keep what the tests of a file leave out of it as well, once nothing holds their fixtures any more."""
+    result = yield
     if nextitem is not None and nextitem.path != item.path:
         pytest_collection_finish()
+    return result
 
 
 def pytest_report_header() -> str:
