@@ -585,6 +585,19 @@ def test_branch_lists_pages_of_any_name_and_title(clone: User) -> None:
     assert (clone.tree / 'mkdocs.yml').read_text() == before + new
 
 
+def test_branch_with_a_new_page_asks_for_the_skill_where_there_are_any(clone: User) -> None:
+    skill = 'pydantic_ai_slim/pydantic_ai/.agents/skills/building/SKILL.md'
+    clone.commit('Docs', {'mkdocs.yml': 'nav:\n  - tools.md\n', skill: '# Tools\n'})
+    target = clone.git('rev-parse', 'HEAD')
+    clone.commit('Page', {'docs/tools-more.md': '# More tools\n'})
+
+    assert list_additions(Git(clone.tree), target)[1] == [
+        'Say what is new in the skill that agents read, in the file below `pydantic_ai_slim/pydantic_ai/.agents/skills` for its topic.'
+    ]
+    clone.commit('Skill', {skill: '# Tools, and more\n'})
+    assert list_additions(Git(clone.tree), target)[1] == []
+
+
 def test_branch_leaves_out_when_the_patch_goes_away() -> None:
     text = 'It is asked for. This patch goes away when upstream calls\n`a.b()` by itself. A subclass\ncannot do it.\n\nIt goes away soon.'
     assert for_upstream(text) == 'It is asked for. A subclass cannot do it.'
