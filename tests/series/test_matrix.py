@@ -51,8 +51,8 @@ def prepare_for_two(cell: Cell, side: str, tree: Git) -> Prepared:
     return replace(prepare(cell, side, tree), options=['-n', '2', '--dist=loadgroup'])
 
 
-def run(line: Line, tests: Tests | None = None, prepare: Prepare = prepare) -> Matrix:
-    return matrix(line, [CELL], tests or Tests(), quiet, prepare)
+def run(line: Line, tests: Tests | None = None, prepare: Prepare = prepare, report: Report = quiet) -> Matrix:
+    return matrix(line, [CELL], tests or Tests(), report, prepare)
 
 
 def compared(found: Matrix) -> Comparison:
@@ -595,8 +595,14 @@ def test_each(number):
     assert not 3 < len(times.read_text()) <= 6
 """
     monkeypatch.setattr('series.matrix._MANY', 2)
-    found = run(line, Tests(upstream(text)))
+    steps: list[str] = []
+    found = run(line, Tests(upstream(text)), report=lambda step, done=0, of=None: steps.append(step))
     assert (found.differences, len(compared(found).flaky)) == (0, 3)
+    assert [step for step in steps if 'once more' in step] == [
+        f'{CELL}: once more, alone, on the {side}, 1 minutes in all: `tests/test_it.py::test_each[{number}]`'
+        for number in range(3)
+        for side in ('base', 'fork')
+    ]
     # With so many, each ran once only.
     assert {str(test.again) for test in compared(found).flaky} == {"{'base': ['passed'], 'fork': ['passed']}"}
 
@@ -612,7 +618,9 @@ def test_name():
     tests = Tests(upstream(text))
     assert run(renamed, tests).differences == 1
     (tmp_path / 'mended').touch()
-    assert run(renamed, tests).differences == 1
+    steps: list[str] = []
+    assert run(renamed, tests, report=lambda step, done=0, of=None: steps.append(step)).differences == 1
+    assert f'{CELL}: 0 minutes the last time' in steps
     assert run(renamed, replace(tests, again=True)).differences == 0
 
 
