@@ -115,9 +115,7 @@ def verify(
         report('Checking the base out')
         git = clone(base, folder / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
-        found, checks = _plan(git, line.patches, report)
-        if in_order or together:
-            checks = [check for check in checks if check.in_order]
+        found, checks = _plan(git, line.patches, report, in_order=in_order or together)
         if together:
             for check in checks:
                 check.tested, check.measured = check.commit == checks[-1].commit, False
@@ -138,8 +136,8 @@ def verify(
     return found
 
 
-def _plan(git: Git, patches: list[Path], report: Report) -> tuple[list[Verified], list[_Check]]:
-    """Check what needs no Python, and make the commits on which the rest is to be checked."""
+def _plan(git: Git, patches: list[Path], report: Report, *, in_order: bool) -> tuple[list[Verified], list[_Check]]:
+    """Check what needs no Python, and make the commits on which the rest is to be checked: all patches up to each, if `in_order`."""
     messages = {patch: read_message(patch) for patch in patches}
     needs = direct_needs(messages)
     stack = _Stack(git)
@@ -163,7 +161,10 @@ def _plan(git: Git, patches: list[Path], report: Report) -> tuple[list[Verified]
         if patch == patches[-1]:
             checks.append(_Check(verified, commit, sorted(carried.difference(paths)), last=True))
         carried.update(paths)
-        checks += _apart(stack, verified, paths, patches[:number], needs)
+        # It has to apply there in any case.
+        apart = [*_apart(stack, verified, paths, patches[:number], needs)]
+        if not in_order:
+            checks += [*apart, *_unneeded(stack, verified, paths, needs)]
     else:
         git.run('checkout', '--quiet', '--detach', stack.commit(patches))
         _check_round_trip(git, found, git.folder.with_name('written'))
@@ -173,7 +174,7 @@ def _plan(git: Git, patches: list[Path], report: Report) -> tuple[list[Verified]
 def _apart(
     stack: _Stack, verified: Verified, paths: list[str], before: list[Path], needs: Mapping[Path, list[Path]]
 ) -> Iterator[_Check]:
-    """Plan the checks of a patch on what it needs, and without each part of it, where that isn't all before it anyway."""
+    """Plan the check of a patch on what it needs, where that isn't all before it anyway."""
     patch = verified.patch
     needed = all_needs(needs[patch], needs)
     if needed != before:
@@ -184,6 +185,13 @@ def _apart(
             name = 'It' if error.patch == patch else f'`{error.patch.name}`, which it needs,'
             remedy = 'Name in a `Needs:` trailer what it needs besides.'
             verified.faults.append(Fault(f'{name} does not apply {where}. {remedy}', error.words))
+
+
+def _unneeded(
+    stack: _Stack, verified: Verified, paths: list[str], needs: Mapping[Path, list[Path]]
+) -> Iterator[_Check]:
+    """Plan the checks of a patch without each part of what it needs."""
+    patch = verified.patch
     for need in needs[patch]:
         rest = all_needs([other for other in needs[patch] if other != need], needs)
         if need not in rest:
