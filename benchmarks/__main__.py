@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import Progress
 
-from benchmarks.files import draw, save
+from benchmarks.files import save
 from benchmarks.instructions import COUNTS, Counted, can_count, count
 from benchmarks.plan import MEMORY, PEERS, PLANS, Point
 from benchmarks.report import Measured, write
 from benchmarks.sides import Place, prepare, prepare_peers, start
-from docs.shown import show_again
+from docs.shown import put
 from pydantic_ai_slim.fork.errors import ForkError
 from series.errors import SeriesError
 from series.line import find_line
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure a line, print and write what came out, and return the exit code."""
     parser = ArgumentParser(
         prog='python -m benchmarks',
-        description='Measure base and fork in turn, and write the ratios to `docs/performance`.',
+        description='Measure base and fork in turn, and write the ratios to `docs/performance.md`.',
     )
     parser.add_argument('line', metavar='LINE', nargs='?', help='an upstream release; the newest line if left out')
     parser.add_argument('--rounds', type=int, default=9, help='how often the sides take turns (default: 9)')
@@ -81,11 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f'error: {error}', file=sys.stderr)
             return 1
         if not options.only:
-            results = ROOT / 'docs' / 'performance'
-            results.mkdir(exist_ok=True)
-            (results / f'{line.name}.md').write_text(report)
-            draw(measured['growth'], results / f'{line.name}.svg')
-            show_again(ROOT / 'docs' / 'performance.md')
+            put(ROOT / 'docs' / 'performance.md', f'make bench LINE={line.name}', report)
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""The files that measurements are kept in: a chart, and what pyperf reads."""
+"""The files that measurements are kept in, which pyperf reads."""
 
 from __future__ import annotations
 
@@ -6,48 +6,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from statistics import median
-from typing import Any, cast
-
-import matplotlib
+from typing import Any
 
 from benchmarks.plan import MEMORY
 from benchmarks.report import Measured
 
-matplotlib.use('svg')
-from matplotlib import pyplot
-
 pyperf: Any = import_module('pyperf')  # which has no types
-
-_AXES = {
-    'run': 'tools of the agent',
-    'toolsets': 'toolsets of the agent',
-    'history': 'turns before the run',
-    'concurrent': 'runs at once',
-}
-_COLOURS = {'base': '#888888', 'fork': '#5b73e8'}
-
-
-def draw(measured: Sequence[Measured], path: Path) -> None:
-    """Draw how the time of a run grows and how much rounds differ, as an SVG that reads on light and dark pages and on phones."""
-    matplotlib.rcParams.update({'svg.fonttype': 'none', 'svg.hashsalt': 'bench', 'font.size': 12})
-    figure, axes = cast(Any, pyplot.subplots(2, 2, figsize=(7, 6), sharey=True))
-    for axis, (workload, label) in zip(axes.flat, _AXES.items(), strict=True):
-        points = {one.point.size: one for one in measured if one.point.workload == workload}
-        sizes = sorted(points)
-        for side, colour in _COLOURS.items():
-            rounds = [[median(calls) * 1000 for calls in points[size].rounds[side]] for size in sizes]
-            axis.plot(sizes, [*map(median, rounds)], marker='o', color=colour, label=side)
-            axis.fill_between(sizes, [*map(min, rounds)], [*map(max, rounds)], color=colour, alpha=0.3, linewidth=0)
-        axis.set(xscale='log', yscale='log', xlabel=label)
-        axis.grid(visible=True, color='#8884')
-        for part in (axis.xaxis.label, *axis.get_xticklabels(), *axis.get_yticklabels()):
-            part.set_color('#777777')
-    figure.supylabel('milliseconds a run', color='#777777')
-    for text in axes[0, 0].legend(frameon=False).get_texts():
-        text.set_color('#777777')
-    figure.tight_layout()
-    figure.savefig(path, transparent=True, metadata={'Date': None})
-    pyplot.close(figure)
 
 
 def save(measured: Sequence[Measured], folder: Path) -> None:

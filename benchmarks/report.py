@@ -53,14 +53,6 @@ class Goals:
 
 
 GOALS = {
-    '1.26.0': Goals(
-        run={15: 0.34, 150: 0.37},
-        factory={15: 1.42, 150: 2.1},
-        run_then={15: 4.34e6, 150: 11.02e6},
-        copy=0.4e6,
-        history=0.5,
-        memory=0.72,
-    ),
     '2.68.0': Goals(
         run={15: 0.42, 150: 0.29},
         factory={15: 1.22, 150: 1.4},
@@ -99,10 +91,7 @@ def write(line: str, python: str, measured: Mapping[str, Sequence[Measured]], co
     found: dict[tuple[str, int], Measured] = {}
     for one in (one for of_part in measured.values() for one in of_part):
         found.setdefault((one.point.workload, one.point.size), one)
-    parts = [
-        *_takeaway(found, counted or {}),
-        f'![How the time of a run grows on {line}]({line}.svg)',
-    ]
+    parts = [*_takeaway(found, counted or {})]
     tables = [
         f'Line {line}, Python {python}. A ratio is the median of those of all rounds, with their middle half in brackets.'
     ]

@@ -43,13 +43,15 @@ def fill(page: Path, source: Source) -> str:
     return SHOWN.sub(one, page.read_text('utf-8'))
 
 
-def show_again(page: Path) -> None:
-    """Write a page with what it shows of files as they are now.
+def put(page: Path, what: str, text: str) -> None:
+    """Write a text into a page in place of what it shows by that name.
 
     Raises:
-        ValueError: It shows what is not there.
+        ValueError: It shows nothing by that name.
     """
-    page.write_text(fill(page, show_file), 'utf-8')
+    if f'<!-- show: {what} -->' not in page.read_text('utf-8'):
+        raise ValueError(f'`{page.relative_to(ROOT)}` shows no `{what}`.')
+    page.write_text(fill(page, lambda _, shown: text if shown == what else None), 'utf-8')
 
 
 def show_file(page: Path, what: str) -> str | None:

@@ -9,7 +9,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
-from docs.shown import show_again
+from docs.shown import put
 from pydantic_ai_slim.fork.errors import ForkError
 from series.environments import ENGINES, built_wheel, line_python, make_environment, overrides
 from series.errors import SeriesError
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Test the line that the arguments name, or all lines, and return 0 if nothing was lost."""
     parser = ArgumentParser(
         prog='python -m tests.endurance',
-        description='Run the tests of endurance in full, and write their tables to `docs/endurance`. '
+        description='Run the tests of endurance in full, and write their tables to `docs/endurance.md`. '
         'What is not listed below is passed to pytest, and then no table is written.',
     )
     parser.add_argument('--line', help='an upstream release; all lines if left out')
@@ -42,15 +42,17 @@ def _endure(line: Line, rest: Sequence[str]) -> bool:
     needs = [*requirements(line), '--requirement', ROOT / 'requirements' / 'test.in']
     with waiting(f'Making `{line.show(folder)}`'):
         python = make_environment(folder, line_python(line), needs)
-    arguments = rest or [f'--report=docs/endurance/{line.name}.md']
+    report = folder / 'report.md'
+    report.unlink(missing_ok=True)
+    arguments = rest or [f'--report={report}']
     done = subprocess.run(
         [str(python), '-I', '-m', 'pytest', 'tests/endurance', '--full', *arguments],
         cwd=ROOT,
         env=os.environ | {'CI': 'true'},  # with which the tests that need PostgreSQL fail without it
         check=False,
     )
-    if not rest:
-        show_again(ROOT / 'docs' / 'endurance.md')
+    if report.exists():  # as all held
+        put(ROOT / 'docs' / 'endurance.md', f'make endurance LINE={line.name}', report.read_text('utf-8'))
     return done.returncode == 0
 
 
