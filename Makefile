@@ -9,12 +9,8 @@ REV ?=
 PYTHON ?=
 TOOL := build/tool/bin/python
 READY := build/tool/.ready
-DOCS := build/envs/docs/bin/python
-DOCS_READY := build/envs/docs/.ready
-BENCH := build/envs/bench/bin/python
-BENCH_READY := build/envs/bench/.ready
-PINNING := build/envs/pinning/bin/python
-PINNING_READY := build/envs/pinning/.ready
+MORE := build/envs/more/bin/python
+MORE_READY := build/envs/more/.ready
 LINES := $(patsubst patches/%/line.toml,%,$(wildcard patches/*/line.toml))
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -102,15 +98,15 @@ test: wheels ## test the tool, and the built forks of all lines on the newest Py
 	@$(TOOL) -m tests $(addprefix --line=,$(LINE)) $(addprefix --python=,$(PYTHON)) $(ARGS)
 
 .PHONY: bench
-bench: build $(BENCH_READY) ## measure what the fork costs beside its base, and write it to docs/performance; ARGS="--only tools" for a part
-	@$(BENCH) -m benchmarks $(LINE) $(ARGS)
+bench: build $(MORE_READY) ## measure what the fork costs beside its base, and write it to docs/performance.md; ARGS="--only tools" for a part
+	@$(MORE) -m benchmarks $(LINE) $(ARGS)
 
 .PHONY: endurance
-endurance: wheels ## have the built forks of all lines endure load and faults at length, and write what was found to docs/endurance
+endurance: wheels ## have the built forks of all lines endure load and faults at length, and write what was found to docs/endurance.md
 	@$(TOOL) -m tests.endurance $(addprefix --line=,$(LINE)) $(ARGS)
 
 .PHONY: pinning
-pinning: wheels $(PINNING_READY) ## pin the built forks of all lines as users do, with pip, uv, hatch, Poetry and pip-compile
+pinning: wheels $(MORE_READY) ## pin the built forks of all lines as users do, with pip, uv, hatch, Poetry and pip-compile
 	@$(TOOL) -m pytest -n auto --dist worksteal tests/pinning $(ARGS)
 
 .PHONY: downstream
@@ -135,20 +131,22 @@ types: build ## check the types of our code and of the files that the patches to
 
 # Not with `--quiet`, which lets a strict build pass whatever it finds.
 .PHONY: docs
-docs: $(DOCS_READY) ## build the docs into build/site; each link must lead somewhere
-	@$(TOOL) -m docs.prepare && NO_MKDOCS_2_WARNING=1 $(DOCS) -m mkdocs build --strict
+docs: $(MORE_READY) ## build the docs into build/site; each link must lead somewhere
+	@$(TOOL) -m docs.prepare && NO_MKDOCS_2_WARNING=1 $(MORE) -m mkdocs build --strict
 
 .PHONY: pages
-pages: $(DOCS_READY) wheels ## write anew what the README and the docs show of other files, of the patches and of what programs print
-	@$(TOOL) -m docs.prepare && $(DOCS) -m docs.pages && $(TOOL) -m docs.outputs
+pages: $(MORE_READY) wheels ## write anew what the README and the docs show of other files, of the patches and of what programs print
+	@$(TOOL) -m docs.prepare && $(MORE) -m docs.pages && $(TOOL) -m docs.outputs
 
 .PHONY: docs-serve
-docs-serve: $(DOCS_READY) ## show the docs on this machine, and build them anew whenever they change
-	@$(TOOL) -m docs.prepare && NO_MKDOCS_2_WARNING=1 $(DOCS) -m mkdocs serve
+docs-serve: $(MORE_READY) ## show the docs on this machine, and build them anew whenever they change
+	@$(TOOL) -m docs.prepare && NO_MKDOCS_2_WARNING=1 $(MORE) -m mkdocs serve
 
 .PHONY: lock
+LOCK = $(TOOL) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 lock: $(READY) ## lock the newest releases of what the tool, the docs, the benchmarks and the tests of pinning need
-	@for name in tool bench docs pinning; do $(TOOL) -m uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' requirements/$$name.in --output-file requirements/$$name.txt || exit; done
+	@$(LOCK) requirements/tool.in --output-file requirements/tool.txt
+	@$(LOCK) requirements/tool.in requirements/more.in --constraint requirements/tool.txt $$(sed -n 's/^\([a-z][^=]*\)==.*/--no-emit-package \1/p' requirements/tool.txt) --output-file requirements/more.txt
 
 .PHONY: clean
 clean: ## delete what was made, but for the release, the trees, the texts of pull requests and the results of the matrix
@@ -160,5 +158,5 @@ $(READY): requirements/tool.txt
 	@$(PYTHON3) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed, but `$(PYTHON3)` is " + sys.version.split()[0] + ". Name another with `make PYTHON3=...`.")'
 	@$(PYTHON3) -m series.install
 
-build/envs/%/.ready: requirements/%.txt $(READY)
-	@$(TOOL) -m series.environments --locked $*
+$(MORE_READY): requirements/more.txt $(READY)
+	@$(TOOL) -m series.environments --more

@@ -200,16 +200,16 @@ def uv(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-def make_locked_environment(name: str) -> None:
-    """Make an environment of the tool's Python with what `requirements/NAME.txt` locks.
+def make_more() -> None:
+    """Make `build/envs/more`, of the tool's Python with what `requirements/tool.txt` and `requirements/more.txt` lock.
 
     Raises:
         EnvironmentFailedError: uv could not make it.
         OfflineError: The package index can't be reached.
     """
-    folder = Path('build') / 'envs' / name
-    locked = ['--require-hashes', '--requirement', Path('requirements') / f'{name}.txt']
-    make_environment(folder, Path(sys.executable), locked)
+    folder = Path('build') / 'envs' / 'more'
+    locks = [part for name in ('tool', 'more') for part in ('--requirement', Path('requirements') / f'{name}.txt')]
+    make_environment(folder, Path(sys.executable), ['--require-hashes', *locks])
     # The last step, so that `make` begins one that was interrupted again.
     (folder / '.ready').touch()
 
@@ -220,12 +220,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog='python -m series.environments', description='Make the environments with the base and with the built fork.'
     )
     parser.add_argument('line', metavar='LINE', nargs='?', help='an upstream release; the newest line if left out')
-    parser.add_argument('--locked', metavar='NAME', help='make the one of `requirements/NAME.txt` instead')
+    parser.add_argument('--more', action='store_true', help='make that of `requirements/more.txt` instead')
     options = parser.parse_args(arguments)
     try:
-        if options.locked:
-            with waiting(f'Making `build/envs/{options.locked}`'):
-                make_locked_environment(options.locked)
+        if options.more:
+            with waiting('Making `build/envs/more`'):
+                make_more()
             return 0
         line = find_line(Path.cwd(), options.line)
         with waiting(f'Making environments with the base and with the fork of {line.name}'):

@@ -18,7 +18,7 @@ def prepared() -> None:
     with (ROOT / 'build' / 'docs.lock').open('w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for command in (
-            ['make', '--silent', 'build/envs/docs/.ready'],
+            ['make', '--silent', 'build/envs/more/.ready'],
             ['build/tool/bin/python', '-m', 'docs.prepare'],
         ):
             done = subprocess.run(

@@ -24,7 +24,7 @@ OUTPUTS = [
 
 def test_pages_show_what_their_files_say(prepared: None) -> None:
     done = subprocess.run(
-        [ROOT / 'build/envs/docs/bin/python', '-m', 'docs.pages', '--check'],
+        [ROOT / 'build/envs/more/bin/python', '-m', 'docs.pages', '--check'],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -34,7 +34,7 @@ def build(folder: Path) -> str:
     ).stdout
     arguments = recipe.strip().rpartition('-m mkdocs ')[2].split()
     done = subprocess.run(
-        [ROOT / 'build/envs/docs/bin/python', '-m', 'mkdocs', *arguments, '--config-file', folder / 'mkdocs.yml'],
+        [ROOT / 'build/envs/more/bin/python', '-m', 'mkdocs', *arguments, '--config-file', folder / 'mkdocs.yml'],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -17,7 +17,7 @@ from tests.pinning.downstream import Downstream
 from tests.pinning.index import Index, serve
 
 ROOT = Path(__file__).parents[2]
-MANAGERS = ROOT / 'build' / 'envs' / 'pinning' / 'bin'
+MANAGERS = ROOT / 'build' / 'envs' / 'more' / 'bin'
 
 
 def _is_built(line: Line) -> bool:
@@ -46,7 +46,7 @@ def line(request: pytest.FixtureRequest) -> Line:
 @pytest.fixture(scope='session')
 def managers() -> Path:
     if missing := [name for name in ('hatch', 'pip-compile', 'poetry', 'uv') if not (MANAGERS / name).exists()]:
-        skip(f'`build/envs/pinning` has no {", ".join(missing)}. Run `make pinning`, which makes it.')
+        skip(f'`build/envs/more` has no {", ".join(missing)}. Run `make pinning`, which makes it.')
     return MANAGERS
 
 
