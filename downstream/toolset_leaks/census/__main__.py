@@ -63,13 +63,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     results |= drive(package, list(subjects), given.folder, python)
                 except (CensusError, errors.SeriesError) as error:
                     failed.append(f'error: {package}: {error}')
-                RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + '\n')
+                RESULTS.write_text(as_lines(results))
     text = table(results, tomllib.loads(VERDICTS.read_text()))
     before, _, rest = PAGE.read_text().partition(BEGIN)
     PAGE.write_text(f'{before}{BEGIN}\n{text}\n\n{texts()}\n{END}{rest.partition(END)[2]}')
     if failed:
         print('\n'.join([*failed, 'Their earlier results stay in the table.']), file=sys.stderr)
     return int(bool(failed))
+
+
+def as_lines(results: dict[str, Any]) -> str:
+    """Return results as JSON with a line for each subject."""
+    lines = ',\n'.join(f'{json.dumps(name)}: {json.dumps(found, sort_keys=True)}' for name, found in sorted(results.items()))
+    return f'{{\n{lines}\n}}\n'
 
 
 def drive(package: str, subjects: list[Subject], folder: Path, python: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from pathlib import Path
 from typing import Any, cast
@@ -87,7 +88,9 @@ async def record() -> None:
             async with Worker(client, task_queue=way, workflows=[workflow_class], plugins=[AgentPlugin(agent)]):
                 handle = await client.start_workflow(workflow_class.run, id=f'plain-{way}', task_queue=way)
                 print(await handle.result())
-            (HISTORIES / f'{way}.json').write_text((await handle.fetch_history()).to_json() + '\n')
+            history = (await handle.fetch_history()).to_json_dict()
+            events = ',\n'.join(map(json.dumps, history['events']))
+            (HISTORIES / f'{way}.json').write_text(f'{{"events": [\n{events}\n]}}\n')
 
 
 if __name__ == '__main__':
