@@ -18,7 +18,7 @@ LINES := $(patsubst patches/%/line.toml,%,$(wildcard patches/*/line.toml))
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z].*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'LINE=1.26.0 names the line (default: the newest; of status, wheels, test and endurance: all), PYTHON="3.12 3.13" the versions to test on (default: the newest that is found; of matrix: all).'
+	@echo 'LINE=2.68.0 names the line (default: the newest; of status, wheels, test and endurance: all), PYTHON="3.12 3.13" the versions to test on (default: the newest that is found; of matrix: all).'
 
 .PHONY: fork
 fork: apply build environments demo ## from a bare checkout: the tree, the wheel, and a demonstration of it

@@ -1,4 +1,4 @@
-"""Add to the site what isn't in `docs/`: of each line the pages that the series adds and its API, and the changelog.
+"""Add to the site what isn't in `docs/`: the changelog, the API, and the references to it in the pages that the series adds.
 
 mkdocs calls the functions named `on_…`. What they show was got by `docs/prepare.py`.
 """
@@ -31,11 +31,14 @@ log = get_plugin_logger('docs')
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / 'build' / 'docs'
-LINES = sorted(
+LINE = max(
     (path.parent.name for path in (ROOT / 'patches').glob('*/line.toml')),
     key=lambda name: [int(part) for part in re.findall(r'\d+', name)],
-    reverse=True,
 )
+"""The newest line, whose pages and API the site shows."""
+
+TREE = ROOT / 'build' / LINE
+BASE = SOURCES / LINE / 'base'
 
 UPSTREAM = 'https://pydantic.dev/docs/ai'
 GRAPH = {'pydantic_graph.basenode.End': 'nodes', 'pydantic_graph.nodes.End': 'nodes'}
@@ -130,9 +133,6 @@ QUIET = 4
 
 NEW_PARAMETERS = '| Class | Methods | New parameter |\n| --- | --- | --- |\n'
 
-KNOWN: dict[str, set[str]] = {}
-"""The paths of each line's public API, to which its pages may refer."""
-
 OPTIONS: dict[str, Any] = {
     'allow_inspection': False,
     'heading_level': 2,
@@ -152,26 +152,16 @@ OPTIONS: dict[str, Any] = {
 
 @event_priority(100)  # before mkdocstrings reads its settings
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add a section with the pages of each line to the navigation, and read each line's source on its own.
-
-    mkdocstrings reads a package once and looks for it in one place, but each line has a `pydantic_ai`. It takes what renders
-    `handler: X` from the module `mkdocstrings_handlers.X`, and keeps one for each name; so each line's name is one.
-    """
-    mkdocstrings = cast('Any', config.plugins)['mkdocstrings']
-    config.markdown_extensions.append(UpstreamLinks())  # pyright: ignore[reportArgumentType]
-    nav: list[dict[str, Any]] = cast('Any', config).nav
-    at = next(i for i, section in enumerate(nav) if 'Cookbook' in section)
-    for line in LINES:
-        if not _source(line).is_dir() or not (SOURCES / line / 'base').is_dir():
+    """Have mkdocstrings read the source of the tree."""
+    for needed in (TREE / 'pydantic_ai_slim', BASE):
+        if not needed.is_dir():
             raise PluginError(
-                f'There is no tree of {line}, which the site shows parts of. Build the site with `make docs`.'
+                f'There is no tree of {LINE}, which the site shows parts of. Build the site with `make docs`.'
             )
-        sys.modules[f'mkdocstrings_handlers.{line}'] = mkdocstrings_handlers.python
-        mkdocstrings.config.handlers[line] = {'paths': [escape(str(_source(line)))], 'options': OPTIONS}
-        pages = [f'{line}/{page.name}' for page in find_pages(line)]
-        nav.insert(at, {f'On {line}': [*pages, {'API': f'{line}/api/index.md'}]})
-        at += 1
-        config.watch.append(str(_docs(line)))
+    config.markdown_extensions.append(UpstreamLinks())  # pyright: ignore[reportArgumentType]
+    mkdocstrings = cast('Any', config.plugins)['mkdocstrings']
+    mkdocstrings.config.handlers['python'] = {'paths': [escape(str(TREE / 'pydantic_ai_slim'))], 'options': OPTIONS}
+    config.watch.append(str(TREE / 'docs'))
     return config
 
 
@@ -181,35 +171,29 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, 'changelog.md', abs_src_path=str(ROOT / 'CHANGELOG.md')))
     script = 'assets/mermaid.tiny.js'
     files.append(File.generated(config, script, abs_src_path=str(SOURCES / Path(script).name)))
-    for line in LINES:
-        for plain in [file for file in files if file.src_uri.startswith(f'{line}/')]:
-            files.remove(plain)  # written for readers without the site, which has more: references to the API
-        for page in find_pages(line):
-            content = retitle(page.read_text('utf-8'))
-            files.append(File.generated(config, f'{line}/{page.name}', content=content))
-        log.info(f'Reading the API of {line}')
-        base, fork = read_apis(line)
-        for paths in base.paths.values():
-            if url := _upstream_url(_preferred(paths)):
-                for path in paths:
-                    autorefs.register_url(path, url)
-        for path, meant in MISNAMED.items():
-            if url := _upstream_url(meant):
+    log.info('Reading the API')
+    base, fork = read_apis()
+    # In place of the same pages for readers without the site, which has references to the API
+    pages = {page.name: retitle(page.read_text('utf-8')) for page in find_pages()} | {'api.md': api_page(base, fork)}
+    for name, content in pages.items():
+        if plain := files.get_file_from_path(name):
+            files.remove(plain)
+        files.append(File.generated(config, name, content=content))
+    for paths in base.paths.values():
+        if url := _upstream_url(_preferred(paths)):
+            for path in paths:
                 autorefs.register_url(path, url)
-        files.append(File.generated(config, f'{line}/api/index.md', content=api_page(line, base, fork)))
-        for path, page in GRAPH.items():
-            autorefs.register_url(path, f'{UPSTREAM}/api/pydantic_graph/{page}/#{path}')
-        KNOWN[line] = {path for paths in fork.paths.values() for path in paths} | MISNAMED.keys() | GRAPH.keys()
+    for path, meant in MISNAMED.items():
+        if url := _upstream_url(meant):
+            autorefs.register_url(path, url)
+    for path, page in GRAPH.items():
+        autorefs.register_url(path, f'{UPSTREAM}/api/pydantic_graph/{page}/#{path}')
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Name what proves the contract, and warn of references to what only another line has, which autorefs would take."""
+    """Name what proves the contract."""
     say_where(page)
-    line = page.file.src_uri.partition('/')[0]
-    for reference in re.findall(r'\]\[(pydantic_ai[\w.]*)\]', markdown):
-        if line in KNOWN and reference not in KNOWN[line]:
-            log.warning(f"Doc file '{page.file.src_uri}' refers to '{reference}', which {line} doesn't have.")
     # Pygments takes what follows no prompt for output, and shows all of it in grey.
     markdown = re.sub(r'^( *)```console$', r'\1```bash', markdown, flags=re.MULTILINE)
     markdown = markdown.replace('](../CHANGELOG.md', '](changelog.md')  # which the site has among its pages
@@ -269,16 +253,15 @@ def contract_page(markdown: str) -> str:
     return re.sub(r'^\| B(\d+) \|.*\|$', row, markdown, flags=re.MULTILINE)
 
 
-def api_page(line: str, base: Api, fork: Api) -> str:
+def api_page(base: Api, fork: Api) -> str:
     """Write the page with what the series adds to the public API: what the fork has and the base hasn't."""
-    upstream = f"[upstream's API]({UPSTREAM}/api/agent/)"
     parts = [
-        f'# API on {line}',
-        f'What the series adds to the public API of pydantic-ai {line}; all else is as in {upstream}.',
-        'How it fits together is told in [Toolset lifecycle](../toolset-lifecycle.md).',
+        '# API',
+        f"What the series adds to the public API of pydantic-ai {LINE}; all else is as in [upstream's API]({UPSTREAM}/api/agent/).",
+        'How it fits together is told in [Toolset lifecycle](toolset-lifecycle.md).',
     ]
     for path, members in added(base, fork):
-        parts.append(f'::: {path}\n    handler: "{line}"')
+        parts.append(f'::: {path}')
         if members:
             # The rest of a class that the base has is upstream's to document.
             parts[-1] += f'\n    options:\n      members: {members}'
@@ -320,10 +303,9 @@ def _rank(each: tuple[str, list[str]]) -> tuple[int, str]:
     return len(FIRST) + (not path.startswith('pydantic_ai.toolsets.')), path
 
 
-def read_apis(line: str) -> tuple[Api, Api]:
-    """Read the public APIs of the base and of the fork of a line."""
-    base, fork = (Api(folder) for folder in (SOURCES / line / 'base' / 'pydantic_ai_slim', _source(line)))
-    return base, fork
+def read_apis() -> tuple[Api, Api]:
+    """Read the public APIs of base and fork."""
+    return Api(BASE / 'pydantic_ai_slim'), Api(TREE / 'pydantic_ai_slim')
 
 
 def new_parameters(base: Api, fork: Api) -> Iterator[str]:
@@ -389,19 +371,11 @@ def _upstream_url(preferred: str) -> str | None:
     return None
 
 
-def _source(line: str) -> Path:
-    return ROOT / 'build' / line / 'pydantic_ai_slim'
-
-
-def _docs(line: str) -> Path:
-    return ROOT / 'build' / line / 'docs'
-
-
 def retitle(text: str) -> str:
     """Return a page with its title as the titles of this repository are: upstream begins each word with a capital."""
     return re.sub(r'\A# (.)(.*)', lambda title: f'# {title[1]}{title[2].lower()}', text)
 
 
-def find_pages(line: str) -> list[Path]:
-    """Return the pages that the patches add, the one that the others start from first."""
-    return sorted(_docs(line).glob('*.md'), key=lambda page: (page.stem != 'toolset-lifecycle', page.stem))
+def find_pages() -> list[Path]:
+    """Return the pages that the patches add."""
+    return sorted((TREE / 'docs').glob('*.md'))

@@ -1,4 +1,4 @@
-"""Write the pages that stand for those of the site: of each line what its patches add to the docs, and a list of its API.
+"""Write the pages that the patches of the newest line carry for upstream, and the list of its API.
 
 It also writes into all pages what they show of other files. Run it in the environment of the docs, after `docs.prepare`.
 """
@@ -13,20 +13,18 @@ import griffe
 from docs import hooks
 from docs.shown import ROOT, fill, show_file, write, written_pages
 
-NOTE = '<!-- Written by `make pages` from the patches of {line}. Change those, then run it again. -->\n\n'
+NOTE = '<!-- Written by `make pages` from the patches. Change those, then run it again. -->\n\n'
+DOCS = ROOT / 'docs'
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the pages, or with `--check` only say which are not up to date, and return the exit code."""
     check = '--check' in (sys.argv[1:] if arguments is None else arguments)
     pages = {page: fill(page, show_file) for page in written_pages()}
-    for line in hooks.LINES:
-        folder = ROOT / 'docs' / line
-        for page in hooks.find_pages(line):
-            pages[folder / page.name] = NOTE.format(line=line) + plain(hooks.retitle(page.read_text('utf-8')))
-        pages[folder / 'api' / 'index.md'] = NOTE.format(line=line) + list_api(line)
-    there = {page for line in hooks.LINES for page in (ROOT / 'docs' / line).rglob('*.md')}
-    return write(pages, check, 'make pages', sorted(there - pages.keys()))
+    pages |= {DOCS / page.name: NOTE + plain(hooks.retitle(page.read_text('utf-8'))) for page in hooks.find_pages()}
+    pages[DOCS / 'api.md'] = NOTE + list_api()
+    made = {page for page in DOCS.glob('*.md') if page.read_text('utf-8').startswith(NOTE)}
+    return write(pages, check, 'make pages', sorted(made - pages.keys()))
 
 
 def plain(text: str) -> str:
@@ -39,12 +37,12 @@ def plain(text: str) -> str:
     return '\n'.join(hooks.link_upstream(line) for line in text.splitlines()) + '\n'
 
 
-def list_api(line: str) -> str:
-    """Return the names that the series adds to the public API of a line, each with the first sentence of its docs."""
-    base, fork = hooks.read_apis(line)
+def list_api() -> str:
+    """Return the names that the series adds to the public API, each with the first sentence of its docs."""
+    base, fork = hooks.read_apis()
     parts = [
-        f'# API on {line}',
-        f'What the series adds to the public API of pydantic-ai {line}. '  # noqa: ISC004
+        '# API',
+        f'What the series adds to the public API of pydantic-ai {hooks.LINE}. '  # noqa: ISC004
         'The site, which `make docs` builds, shows all of their documentation.',
         '| Name | What it is |\n| --- | --- |',
     ]

@@ -1,4 +1,4 @@
-"""Get what the site shows but this repository doesn't hold: the trees, their bases, and the script that draws diagrams."""
+"""Get what the site shows but this repository doesn't hold: the tree of the newest line, its base, and the script that draws diagrams."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from series import tree
 from series.apply import apply
 from series.errors import DownloadError, SeriesError
 from series.git import Git, words
-from series.line import Line, find_lines
+from series.line import Line, find_line
 from series.network import environment
 from series.progress import waiting
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / 'build' / 'docs'
-"""Where `docs/hooks.py` finds it all: `SCRIPT`, and for each line `LINE/base/`."""
+"""Where `docs/hooks.py` finds it all: `SCRIPT`, and `LINE/base/`."""
 
 SCRIPT = 'mermaid.tiny.js'
 """All of mermaid but the diagrams that take most of its size. It is a single file, and works without a network."""
@@ -37,8 +37,7 @@ _DIGEST = 'sha512-PmFr1c5cSfNf5AngLLR98DrbvR4U5KeD7I+hQkGqG5w5Veu3QT4dG0qu9f99cp
 def main() -> int:
     """Get it all, and return the exit code."""
     try:
-        for line in find_lines(ROOT):
-            prepare_line(line)
+        prepare_line(find_line(ROOT))
         fetch_script(SOURCES / SCRIPT)
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)

@@ -24,13 +24,9 @@ Source = Callable[[Path, str], 'str | None']
 
 
 def written_pages() -> list[Path]:
-    """Return the pages that somebody writes: the README, and those of `docs/` that aren't made from a line."""
-    lines = {path.parent.name for path in ROOT.glob('patches/*/line.toml')}
-    docs = ROOT / 'docs'
-    return [
-        ROOT / 'README.md',
-        *(page for page in sorted(docs.rglob('*.md')) if page.relative_to(docs).parts[0] not in lines),
-    ]
+    """Return the pages that somebody writes: the README, and those of `docs/` that aren't made from the patches."""
+    pages = sorted((ROOT / 'docs').rglob('*.md'))
+    return [ROOT / 'README.md', *(page for page in pages if not page.read_text('utf-8').startswith('<!-- Written by'))]
 
 
 def fill(page: Path, source: Source) -> str:

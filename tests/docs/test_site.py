@@ -9,20 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from series.line import find_line
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-LINES = [path.parent.name for path in (ROOT / 'patches').glob('*/line.toml')]
+LINE = find_line(ROOT).name
 
 
 @pytest.fixture
 def copy(prepared: None, tmp_path: Path) -> Path:
     """Return a folder with all that the site is built of, in which its pages and those of the tree may be changed, and whose name is a pattern."""
     folder = tmp_path / 'a [b]'
-    for name in ('docs', *(f'build/{line}/docs' for line in LINES)):
+    for name in ('docs', f'build/{LINE}/docs'):
         shutil.copytree(ROOT / name, folder / name)
-    sources = [f'build/{line}/pydantic_ai_slim' for line in LINES]
-    for name in ('CHANGELOG.md', 'README.md', 'examples', 'mkdocs.yml', 'patches', 'tests', 'build/docs', *sources):
+    source = f'build/{LINE}/pydantic_ai_slim'
+    for name in ('CHANGELOG.md', 'README.md', 'examples', 'mkdocs.yml', 'patches', 'tests', 'build/docs', source):
         (folder / name).symlink_to(ROOT / name)
     return folder
 
@@ -54,20 +56,15 @@ def test_site_refuses_links_that_lead_nowhere_and_nothing_else(copy: Path) -> No
         copy / 'docs/pinning.md', '[a](no-such-page.md) [b](verbs.md#no-such-heading) [e][pydantic_ai.no_such_thing]'
     )
     append(copy / 'docs/pinning.md', '```mermaid\nflowchart TB\n    a --> b\n```')
-    # It has been on 1.26.0 only.
-    append(copy / 'build/2.68.0/docs/toolset-factories.md', '[c][pydantic_ai.mcp.MCPServer]')
-    for line in LINES:
-        # What both lines say is on the page of the newest only.
-        links = (
-            f'On {line}, [a](agents.md#x) [b](../durable_execution/dbos.md) [`c`][pydantic_ai.messages.ModelRequest] '
-            '[`d`][pydantic_ai.toolsets.AbstractToolset.copy]'
-        )
-        append(copy / f'build/{line}/docs/toolset-lifecycle.md', f'{links}\n\n[d](no-such-page-of-{line}.md)')
+    links = (
+        '[a](agents.md#x) [b](../durable_execution/dbos.md) [`c`][pydantic_ai.messages.ModelRequest] '
+        '[`d`][pydantic_ai.toolsets.AbstractToolset.copy]'
+    )
+    append(copy / f'build/{LINE}/docs/toolset-lifecycle.md', f'{links}\n\n[d](no-such-page-of-a-patch.md)')
 
     said = [line for line in build(copy).splitlines() if line.startswith('WARNING')]
 
-    targets = ['no-such-page.md', '#no-such-heading', 'pydantic_ai.no_such_thing', 'pydantic_ai.mcp.MCPServer']
-    targets += [f'no-such-page-of-{line}.md' for line in LINES]
+    targets = ['no-such-page.md', '#no-such-heading', 'pydantic_ai.no_such_thing', 'no-such-page-of-a-patch.md']
     assert sorted(target for target in targets for line in said if target in line) == sorted(targets)
     # So the site as it is would not be refused.
     assert len(said) == len(targets)
@@ -77,12 +74,11 @@ def test_site_refuses_links_that_lead_nowhere_and_nothing_else(copy: Path) -> No
 def check_pages(site: Path) -> None:
     """Check that the site draws diagrams itself, and refers to upstream for the rest."""
     upstream = 'https://pydantic.dev/docs/ai'
-    for line in LINES:
-        lifecycle = (site / line / 'toolset-lifecycle/index.html').read_text('utf-8')
-        assert f'href="{upstream}/agents/#x"' in lifecycle
-        assert f'href="{upstream}/capabilities/durable_execution/dbos/"' in lifecycle
-        assert f'href="{upstream}/api/messages/#pydantic_ai.messages.ModelRequest"' in lifecycle
-        assert 'href="../api/#pydantic_ai.toolsets.AbstractToolset.copy"' in lifecycle
+    lifecycle = (site / 'toolset-lifecycle/index.html').read_text('utf-8')
+    assert f'href="{upstream}/agents/#x"' in lifecycle
+    assert f'href="{upstream}/capabilities/durable_execution/dbos/"' in lifecycle
+    assert f'href="{upstream}/api/messages/#pydantic_ai.messages.ModelRequest"' in lifecycle
+    assert 'href="../api/#pydantic_ai.toolsets.AbstractToolset.copy"' in lifecycle
     assert 'src="../assets/mermaid.tiny.js"' in (site / 'pinning/index.html').read_text('utf-8')
     assert 'mermaid' not in (site / 'verbs/index.html').read_text('utf-8')
     assert (site / 'assets/mermaid.tiny.js').stat().st_size > 1_000_000
