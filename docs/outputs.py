@@ -14,7 +14,7 @@ from demo.render import SIGNS
 from demo.results import Results
 from demo.verdict import compare
 from docs.shown import ROOT, block, fill, write, written_pages
-from examples.__main__ import WITHOUT_SCOPES, command, make_example_environment
+from examples.__main__ import WITHOUT_SCOPES, make_example_environment
 from pydantic_ai_slim.fork.errors import ForkError
 from series.errors import SeriesError
 from series.line import Line, find_line
@@ -68,7 +68,7 @@ def run_example(name: str, side: str) -> str:
     """Run an example on the base or on the fork, and return what it prints: of an error, the last line."""
     environment = {key: value for key, value in os.environ.items() if key != 'DATABASE_URL'}
     done = subprocess.run(
-        command(name, _example_python(side), side),
+        [str(_example_python(side)), '-m', f'examples.{name}'],
         cwd=ROOT,
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -17,11 +17,8 @@ from series.line import Line, find_line
 from series.progress import waiting
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = '[fastmcp,mcp,openai,temporal]'
+EXTRAS = '[mcp,openai,temporal]'
 """The extras that the examples need: those of MCP, that of a real model, and that of an engine."""
-
-WITH_FACTORIES = {'coordinated', 'mcp_client'}
-"""The examples that import `DynamicToolset` from where the base of 1.x doesn't export it."""
 
 WITHOUT_SCOPES = {'approvals', 'chat', 'saved_chat', 'tasks'}
 """The examples for which `examples.support` stands in for scopes on the base."""
@@ -63,19 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
-    return _run([*command(options.name, python, 'base' if options.base else 'fork'), *rest])
-
-
-def command(name: str, python: Path, side: str) -> list[str]:
-    """Return the command that runs an example, on the base with what that doesn't export."""
-    if side == 'fork' or name not in WITH_FACTORIES:
-        return [str(python), '-m', f'examples.{name}']
-    script = (
-        'import runpy, pydantic_ai.toolsets as toolsets; from pydantic_ai.toolsets._dynamic import DynamicToolset; '
-        'toolsets.DynamicToolset = DynamicToolset; '
-        f'runpy.run_module("examples.{name}", run_name="__main__", alter_sys=True)'
-    )
-    return [str(python), '-c', script]
+    return _run([str(python), '-m', f'examples.{options.name}', *rest])
 
 
 def build_if_needed(line: Line) -> None:

@@ -94,8 +94,7 @@ class Person:
         id_ = secrets.token_urlsafe()
         self._questions[id_] = answer = asyncio.get_running_loop().create_future()
         self._mine.add(id_)
-        agent = getattr(ctx, 'agent', None)  # 1.x doesn't say whose run it is
-        self.tell('question', id=id_, agent=agent.name if agent else 'the agent', tool=call.tool_name, args=args)
+        self.tell('question', id=id_, agent=(ctx.agent and ctx.agent.name) or 'the agent', tool=call.tool_name, args=args)
         try:
             return await asyncio.wait_for(answer, self._time_limit)
         except asyncio.TimeoutError:
@@ -120,8 +119,7 @@ class Person:
             elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
                 self.tell('text', text=event.delta.content_delta)
             elif isinstance(event, FunctionToolResultEvent):
-                found: Any = event
-                part = found.part if hasattr(found, 'part') else found.result
+                part = event.part
                 self.tell('result', tool=part.tool_name, content=str(part.content))
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic_ai import FunctionToolset
-from pydantic_ai.durable_exec import temporal
 from pydantic_ai.models import Model
 from typing_extensions import Self
 
@@ -92,8 +91,6 @@ async def show(process: Process, until: str) -> None:
 
 async def main(model: Model | str) -> None:
     """Start a server and a worker; kill that in the middle of a call, and start another one."""
-    if not hasattr(temporal, 'TemporalDurability'):
-        sys.exit('error: The state of a toolset is carried on 2.68.0 only. Leave `LINE=1.26.0` out.')
     server = shutil.which('temporal', path=os.pathsep.join([str(Path(sys.executable).parent), os.environ['PATH']]))
     if server is None:
         sys.exit(

@@ -22,8 +22,6 @@ def notes_toolset() -> AbstractToolset[Any]:
     """Make a toolset whose server is started when it's first entered, and ended when it's last exited."""
     mcp: Any = import_module('pydantic_ai.mcp')
     arguments = [str(SERVER)]
-    if not hasattr(mcp, 'MCPToolset'):  # pydantic-ai 1.x
-        return mcp.MCPServerStdio(sys.executable, arguments, timeout=30)
     transports: Any = import_module('fastmcp.client.transports')
     # Without `keep_alive=False`, the process lives on for the next connection.
     transport = transports.StdioTransport(sys.executable, arguments, keep_alive=False)

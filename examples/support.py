@@ -145,7 +145,7 @@ def run_main(main: Callable[[Model | str], Awaitable[None]], scripted: Model) ->
     if isinstance(options.model, str):
         try:
             infer_model(options.model)
-        except Exception as error:  # noqa: BLE001 (on 1.26.0, whatever the client of the provider raises)
+        except Exception as error:  # noqa: BLE001 (whatever the client of the provider raises)
             sys.exit(f'error: The model `{options.model}` cannot be used: {error}')
 
     async def run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from demo.__main__ import find_sides, main
 from demo.environments import Side
 from demo.errors import MissingEnvironmentError
+from series.line import find_line
 from tests.demo.conftest import WriteScript
 from tests.demo.facts import count_facts, environment_facts, printing
 
@@ -96,14 +98,14 @@ def test_find_sides_interpreters_that_are_given_need_no_line(tmp_path: Path, mon
 
 
 def test_find_sides_default_is_in_the_build_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    line_toml = Path(__file__).parents[2] / 'patches' / '1.26.0' / 'line.toml'
-    folder = tmp_path / 'patches' / '1.26.0'
+    newest = find_line(Path(__file__).parents[2])
+    folder = tmp_path / 'patches' / newest.name
     folder.mkdir(parents=True)
-    (folder / 'line.toml').write_bytes(line_toml.read_bytes())
-    (folder / '0001-a.patch').write_text('')
+    (folder / 'line.toml').write_bytes((newest.folder / 'line.toml').read_bytes())
+    (folder / 'series').write_text('')
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
-        MissingEnvironmentError, match=r'`build/envs/fork-1\.26\.0/bin/python` does not exist'
+        MissingEnvironmentError, match=rf'`build/envs/fork-{re.escape(newest.name)}/bin/python` does not exist'
     ) as caught:
         find_sides(None, Path(sys.executable), None)
-    assert '`make fork LINE=1.26.0`' in caught.value.remedy
+    assert f'`make fork LINE={newest.name}`' in caught.value.remedy

@@ -142,7 +142,7 @@ def test_instructions_of_a_resumed_run_are_those_of_its_own_requests() -> None:
     assert len(seen) == 2 and seen[0] == seen[1] and str(context) in seen[0][0]
 
 
-def test_own_toolset_instructs_on_every_line() -> None:
+def test_own_toolset_instructs() -> None:
     class Clock(BaseToolset[Any]):
         id = 'clock'  # type: ignore[assignment]
 
@@ -150,7 +150,6 @@ def test_own_toolset_instructs_on_every_line() -> None:
             return ['It is noon.']
 
         async def get_tools(self, ctx: RunContext[Any]) -> dict[str, Any]:
-            await self.instruct(ctx)
             return {}
 
         async def call_tool(self, *args: Any) -> None: ...  # type: ignore

@@ -173,7 +173,7 @@ def test_max_retries_of_the_tool_beat_those_of_the_toolset() -> None:
     assert calls[4:7] == ['meek 0/2', 'meek 1/2', 'meek 2/2']
 
 
-def test_max_retries_default_to_those_of_the_agent_or_the_line() -> None:
+def test_max_retries_default_to_those_of_the_agent() -> None:
     calls: list[int] = []
 
     class Tell(BaseTool):

@@ -14,7 +14,6 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from hookable_toolset import AgentContext, BaseTool, ExitError, GlobalHooks, Session, SessionStore, Toolset
-from hookable_toolset._line import TOOLSETS_INSTRUCT
 from hookable_toolset.cli import main
 
 from .conftest import script
@@ -128,7 +127,6 @@ def test_exit_of_a_hook_is_an_error_of_the_run(hooks: GlobalHooks[Any]) -> None:
         agent.run_sync('Go', deps=AgentContext())
 
 
-@pytest.mark.skipif(not TOOLSETS_INSTRUCT, reason='1.26.0 asks a model in a task, which ends the loop')
 def test_exit_of_a_model_leaves_the_session_as_it_was(tmp_path: Path) -> None:
     async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         leave()

@@ -190,7 +190,7 @@ class Draw(BaseTool):
         return repr(point)
 
 
-def test_single_model_is_an_argument_by_name_for_hooks_on_every_line() -> None:
+def test_single_model_is_an_argument_by_name_for_hooks() -> None:
     seen: Log = []
 
     def keep(ctx: Any, args: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Compare an agent per call on the base with agents that are built once on the fork.
 
-`build/tool/bin/python -m downstream.toolset_first.benchmarks 1.26.0`, after `make build LINE=1.26.0`.
+`build/tool/bin/python -m downstream.toolset_first.benchmarks`, after `make build`.
 """
 
 from __future__ import annotations

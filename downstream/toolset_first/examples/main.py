@@ -55,7 +55,7 @@ if __name__ == '__main__':
     if options.model:
         try:
             infer_model(options.model)
-        except Exception as error:  # noqa: BLE001 (on 1.26.0, whatever the client of the provider raises)
+        except Exception as error:  # noqa: BLE001 (whatever the client of the provider raises)
             parser.exit(1, f'error: The model `{options.model}` cannot be used: {error}\n')
     with TemporaryDirectory() as folder:
         path = Path(folder) / 'ledger.db'

@@ -122,9 +122,8 @@ EXITS: dict[str, dict[str, Any]] = {
     'stream': {'model': FunctionModel(stream_function=stream)},
     'output': {'model': FunctionModel(finish), 'schema_out': Valid},
     'prompt': {'schema_in': Arguments},
+    'instructions': toolset(Instructing()),
 }
-if hasattr(FunctionToolset, 'get_instructions'):
-    EXITS['instructions'] = toolset(Instructing())
 
 
 @pytest.mark.parametrize('options', EXITS.values(), ids=EXITS)

@@ -86,7 +86,6 @@ async def test_note_entry_whose_context_comes_last_is_told_what_to_write() -> No
 
         return toolset
 
-    # On 2.68.0 pydantic-ai itself refuses it; on 1.26.0 it takes `ctx` for an argument.
     with pytest.raises((EntryError, UserError), match='RunContext'):
         await Runtime().run_entry(EntrySpec(ToolsetSpec(factory=build), 'start'), 'Go')
 

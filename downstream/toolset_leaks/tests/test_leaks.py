@@ -512,7 +512,6 @@ class SharesItsList(Attribute):
         return new
 
 
-@pytest.mark.skipif(not hasattr(AbstractToolset, 'for_run'), reason='pydantic-ai 1 has no `for_run()`')
 @pytest.mark.parametrize(
     ('make', 'remedy'),
     [

@@ -17,7 +17,6 @@ from .conftest import Notes
 
 describe_lifecycle: Any = getattr(module, 'describe_lifecycle', None)
 on_fork = pytest.mark.skipif(describe_lifecycle is None, reason='the base has no `stateful`')
-with_for_run = pytest.mark.skipif(not hasattr(AbstractToolset, 'for_run'), reason='pydantic-ai 1 has no `for_run()`')
 
 
 class Leaky(Notes):
@@ -139,7 +138,6 @@ def test_find_leaks_finds_what_describe_lifecycle_takes_at_its_word():
     assert '`stateful = True` in `Leaky`, and a `copy()` that begins without it' in leak.remedy
 
 
-@with_for_run
 def test_find_leaks_is_quiet_about_a_for_run_that_returns_a_new_one():
     assert leaks_of(PerRun()) == []
     assert leaks_of(Leaky()) == ['Leaky.kept']
@@ -150,7 +148,5 @@ def test_find_leaks_names_what_can_be_written_on_the_installed_line():
 
     if describe_lifecycle:
         assert '`toolsets=[lambda: Leaky(...)]`' in leak.remedy
-    elif hasattr(AbstractToolset, 'for_run'):
-        assert 'a `Leaky.for_run()` that returns a new `Leaky`' in leak.remedy
     else:
-        assert '`agent.run(..., toolsets=[Leaky(...)])`' in leak.remedy
+        assert 'a `Leaky.for_run()` that returns a new `Leaky`' in leak.remedy

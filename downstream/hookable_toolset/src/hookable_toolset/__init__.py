@@ -1,5 +1,6 @@
 """Toolsets with hooks, errors as values, approvals and sessions, for agents that are built once."""
 
+from . import _fork as _fork
 from .context import AgentContext, ResumableState
 from .hooks import (
     CallMetadata,

@@ -21,7 +21,6 @@ from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from typing_extensions import Self
 
-from ._line import default_retries, from_keywords, instruct, to_keywords
 from .context import AgentContext
 from .hooks import CallMetadata, GlobalHooks, PostHook, PreHook, exit_as_error, misfits, resolve, shared
 from .tools import BaseTool
@@ -86,28 +85,20 @@ class _Entry:
         return entry
 
     async def call(self, args: dict[str, Any], ctx: RunContext[Any]) -> Any:
-        return await self.schema.call(from_keywords(args, self.schema.single_arg_name), ctx)
+        return await self.schema.call(args.copy(), ctx)
 
     def validate(self, args: dict[str, Any], ctx: RunContext[Any]) -> dict[str, Any]:
         single = self.schema.single_arg_name
         value = args if single is None else args[single]
-        validated = self.schema.validator.validate_python(value, context=ctx.validation_context)
-        return to_keywords(validated, single)
+        return self.schema.validator.validate_python(value, context=ctx.validation_context)
 
 
 class BaseToolset(AbstractToolset[AgentDepsT], ABC):
-    """A toolset that can instruct the model, on every line.
-
-    Where runs don't ask toolsets for instructions themselves, `get_tools()` has to hand them over with `instruct()`.
-    """
+    """A toolset that can instruct the model."""
 
     async def get_instructions(self, ctx: RunContext[AgentDepsT]) -> list[str] | None:
         """Return what the model is told about the tools."""
         return None
-
-    async def instruct(self, ctx: RunContext[AgentDepsT]) -> None:
-        """Hand over the instructions, unless the run asks for them itself. Call it in `get_tools()`."""
-        instruct(ctx, await self.get_instructions(ctx) or [])
 
 
 class Toolset(BaseToolset[AgentDepsT]):
@@ -216,7 +207,6 @@ class Toolset(BaseToolset[AgentDepsT]):
                 self._joined = context if context.join(self.id or '', self.tools) else None
             self._begins = False
             entries = await self._listed()
-            instruct(ctx, await _instructions(entries, ctx))
         return {entry.tool.name: self._tool(entry, ctx) for entry in entries}
 
     async def get_instructions(self, ctx: RunContext[AgentDepsT]) -> list[str] | None:
@@ -231,7 +221,7 @@ class Toolset(BaseToolset[AgentDepsT]):
         return [entry for entry in entries if not self.skip_unavailable or await resolve(entry.tool.is_available())]
 
     def _tool(self, entry: _Entry, ctx: RunContext[AgentDepsT]) -> ToolsetTool[AgentDepsT]:
-        retries = [n for n in (entry.tool.max_retries, self.max_retries, default_retries(ctx)) if n is not None]
+        retries = [n for n in (entry.tool.max_retries, self.max_retries, ctx.max_retries) if n is not None]
         return HookableToolsetTool(
             toolset=self,
             tool_def=entry.definition,
@@ -267,7 +257,6 @@ class Toolset(BaseToolset[AgentDepsT]):
                     details = await resolve(entry.tool.get_approval_metadata())
                 raise ApprovalRequired(metadata=details)
 
-        args = to_keywords(tool_args, entry.schema.single_arg_name)
         control: Exception | None = None
         metadata = CallMetadata()
 
@@ -283,7 +272,7 @@ class Toolset(BaseToolset[AgentDepsT]):
 
         try:
             with exit_as_error():
-                args = await self._before(name, args, ctx, metadata)
+                args = await self._before(name, tool_args, ctx, metadata)
                 called_tool = replace(tool, call_func=call_func, metadata=metadata)
                 result = await self._call_tool_func(args, ctx, called_tool)
         except Exception as error:  # noqa: BLE001 (the post hooks are shown all of them)

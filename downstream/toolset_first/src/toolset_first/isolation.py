@@ -38,9 +38,8 @@ from weakref import ReferenceType
 
 from pydantic.fields import FieldInfo
 from pydantic_ai import AbstractToolset, FunctionToolset, RunContext
-from pydantic_ai.toolsets import WrapperToolset
+from pydantic_ai.toolsets import DynamicToolset, WrapperToolset
 
-from toolset_first.compat import DynamicToolset
 from toolset_first.contracts import ToolsetBuildContext, ToolsetSpec
 from toolset_first.errors import ToolsetFirstError, exit_as_error
 from toolset_first.guard import is_shared, parts

@@ -10,11 +10,10 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
-from pydantic_ai import AbstractToolset
+from pydantic_ai import AbstractToolset, native_tools
 from pydantic_ai.models import Model
 from pydantic_ai.usage import UsageLimits
 
-from toolset_first.compat import server_side_tools
 from toolset_first.contracts import AgentSpec, EntrySpec, ToolsetBuildContext, ToolsetSpec, WorkerArgs
 from toolset_first.errors import ToolsetFirstError
 from toolset_first.modules import Modules, ProjectError
@@ -316,7 +315,7 @@ def _items(listed: Sequence[str] | Mapping[str, Mapping[str, Any] | None]) -> li
 
 
 def _server_side(worker: WorkerFile, name: str, options: Mapping[str, Any]) -> Any:
-    known = server_side_tools()
+    known = {kind: one for one in vars(native_tools).values() if isinstance(one, type) and (kind := _kind(one))}
     if name not in known:
         text = f'There is no server-side tool {name!r}. There are: {", ".join(known)}.'
         raise ProjectError(worker.fault('server_side_tools', text))
@@ -324,6 +323,11 @@ def _server_side(worker: WorkerFile, name: str, options: Mapping[str, Any]) -> A
         return known[name](**options)
     except TypeError as error:
         raise ProjectError(worker.fault('server_side_tools', f'{name!r}: {error}.')) from None
+
+
+def _kind(one: type) -> str:
+    kind = str(vars(one).get('kind', ''))
+    return '' if kind.startswith('unknown') else kind
 
 
 def _schema(worker: WorkerFile, found: _Found) -> type[WorkerArgs] | None:

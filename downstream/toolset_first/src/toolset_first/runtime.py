@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import AfterValidator, TypeAdapter
 from pydantic_ai import AbstractToolset, Agent, DeferredToolRequests, FunctionToolset, ModelRetry, RunContext
+from pydantic_ai.capabilities import NativeTool
 from pydantic_ai.messages import (
     ModelMessage,
     PartDeltaEvent,
@@ -32,7 +33,6 @@ from pydantic_ai.toolsets import LifecycleDescription, describe_lifecycle
 from pydantic_ai.usage import RunUsage, UsageLimits
 
 from toolset_first.approvals import Approvals
-from toolset_first.compat import agent_options
 from toolset_first.contracts import AgentSpec, EntrySpec, ToolsetBuildContext, ToolsetSpec, WorkerArgs, check_schema
 from toolset_first.errors import ExitError, ToolsetFirstError, exit_as_error
 from toolset_first.guard import Guarded, known_tools
@@ -237,7 +237,7 @@ class Runtime:
             model_settings=spec.model_settings,
             toolsets=[wired(one, self.isolation, context, self.guard(one)) for one in spec.toolset_specs],
             defer_model_check=True,
-            **agent_options(spec.builtin_tools),
+            capabilities=[NativeTool(one) for one in spec.builtin_tools],
         )
 
     def guard(self, spec: ToolsetSpec) -> Callable[[AbstractToolset[Any]], Guarded]:
@@ -357,7 +357,6 @@ class CallRuntime:
                 deferred_tool_handler=self.runtime.approvals,
             ) as run:
                 async for node in run:
-                    _ending_only_the_call(node)
                     if Agent.is_call_tools_node(node):
                         self._log(node.model_response)
                         self.turn.check_tool_calls(node.model_response)
@@ -414,19 +413,6 @@ def _streams(model: Model) -> bool:
     if isinstance(model, FunctionModel):
         return model.stream_function is not None
     return type(model).request_stream is not Model.request_stream
-
-
-def _ending_only_the_call(node: Any) -> None:
-    """Have a step of a run raise an `ExitError`, before 1.26.0's task for it would stop the event loop with a `SystemExit`."""
-    if Agent.is_end_node(node):
-        return
-    run = node.run
-
-    async def guarded(ctx: Any) -> Any:
-        with exit_as_error():
-            return await run(ctx)
-
-    node.run = guarded
 
 
 class AgentToolset(FunctionToolset[CallRuntime]):

@@ -202,10 +202,8 @@ def remedy(place: Place, root: Any, by: str = '', *, returns_itself: bool = Fals
         author = f'let `{own}.for_run()` return a new one for each run, with what is configured'
     elif hasattr(AbstractToolset, 'stateful'):
         author = f'`stateful = True` in `{own}`, and a `copy()` that begins without it'
-    elif hasattr(AbstractToolset, 'for_run'):
-        author = f"a `{own}.for_run()` that returns a new `{own}`, and passes on what's configured"
     else:
-        author = f'nothing in `{own}` can help before `for_run()` of pydantic-ai 2'
+        author = f"a `{own}.for_run()` that returns a new `{own}`, and passes on what's configured"
     if not isinstance(root, AbstractToolset):
         return f'Write instead: {author}. {declare}.'
     return (
