@@ -148,6 +148,10 @@ lock: $(READY) ## lock the newest releases of what the tool, the docs, the bench
 	@$(LOCK) requirements/tool.in --output-file requirements/tool.txt
 	@$(LOCK) requirements/tool.in requirements/more.in --constraint requirements/tool.txt $$(sed -n 's/^\([a-z][^=]*\)==.*/--no-emit-package \1/p' requirements/tool.txt) --output-file requirements/more.txt
 
+.PHONY: sizes
+sizes: ## print how many lines git holds, for each folder and in all
+	@git grep -Ic '' | awk -F: '{split($$1, path, "/"); lines[path[1]] += $$NF; lines["all"] += $$NF} END {for (each in lines) printf "%7d %s\n", lines[each], each}' | sort -rn
+
 .PHONY: clean
 clean: ## delete what was made, but for the release, the trees, the texts of pull requests and the results of the matrix
 	@$(PYTHON3) -c 'from pathlib import Path; from series.folders import sweep; sweep(Path())'
