@@ -6,7 +6,6 @@ mkdocs calls the functions named `on_…`. What they show was got by `docs/prepa
 from __future__ import annotations
 
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from glob import escape
@@ -15,7 +14,6 @@ from time import monotonic
 from typing import Any, cast
 
 import griffe
-import mkdocstrings_handlers.python
 from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.preprocessors import Preprocessor
@@ -36,6 +34,9 @@ LINE = max(
     key=lambda name: [int(part) for part in re.findall(r'\d+', name)],
 )
 """The newest line, whose pages and API the site shows."""
+
+API = 'api/index.md'
+"""The page of the API, to which docstrings are as far from other pages as on upstream's site."""
 
 TREE = ROOT / 'build' / LINE
 BASE = SOURCES / LINE / 'base'
@@ -174,7 +175,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     log.info('Reading the API')
     base, fork = read_apis()
     # In place of the same pages for readers without the site, which has references to the API
-    pages = {page.name: retitle(page.read_text('utf-8')) for page in find_pages()} | {'api.md': api_page(base, fork)}
+    pages = {page.name: retitle(page.read_text('utf-8')) for page in find_pages()} | {API: api_page(base, fork)}
     for name, content in pages.items():
         if plain := files.get_file_from_path(name):
             files.remove(plain)
@@ -197,6 +198,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     # Pygments takes what follows no prompt for output, and shows all of it in grey.
     markdown = re.sub(r'^( *)```console$', r'\1```bash', markdown, flags=re.MULTILINE)
     markdown = markdown.replace('](../CHANGELOG.md', '](changelog.md')  # which the site has among its pages
+    if page.file.src_uri == 'changelog.md':
+        return markdown.replace('](docs/', '](')
     return contract_page(markdown) if page.file.src_uri == 'contract.md' else markdown
 
 
@@ -258,7 +261,7 @@ def api_page(base: Api, fork: Api) -> str:
     parts = [
         '# API',
         f"What the series adds to the public API of pydantic-ai {LINE}; all else is as in [upstream's API]({UPSTREAM}/api/agent/).",
-        'How it fits together is told in [Toolset lifecycle](toolset-lifecycle.md).',
+        'How it fits together is told in [Toolset lifecycle](../toolset-lifecycle.md).',
     ]
     for path, members in added(base, fork):
         parts.append(f'::: {path}')

@@ -22,8 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
     check = '--check' in (sys.argv[1:] if arguments is None else arguments)
     pages = {page: fill(page, show_file) for page in written_pages()}
     pages |= {DOCS / page.name: NOTE + plain(hooks.retitle(page.read_text('utf-8'))) for page in hooks.find_pages()}
-    pages[DOCS / 'api.md'] = NOTE + list_api()
-    made = {page for page in DOCS.glob('*.md') if page.read_text('utf-8').startswith(NOTE)}
+    pages[DOCS / hooks.API] = NOTE + list_api()
+    made = {page for page in DOCS.rglob('*.md') if page.read_text('utf-8').startswith(NOTE)}
     return write(pages, check, 'make pages', sorted(made - pages.keys()))
 
 

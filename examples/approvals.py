@@ -94,7 +94,9 @@ class Person:
         id_ = secrets.token_urlsafe()
         self._questions[id_] = answer = asyncio.get_running_loop().create_future()
         self._mine.add(id_)
-        self.tell('question', id=id_, agent=(ctx.agent and ctx.agent.name) or 'the agent', tool=call.tool_name, args=args)
+        self.tell(
+            'question', id=id_, agent=(ctx.agent and ctx.agent.name) or 'the agent', tool=call.tool_name, args=args
+        )
         try:
             return await asyncio.wait_for(answer, self._time_limit)
         except asyncio.TimeoutError:

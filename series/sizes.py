@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -69,10 +69,3 @@ def lines_by_module(patch: Path, sign: str) -> dict[str, list[str]]:
             if line[0] == sign and path.startswith(_CODE) and path.endswith('.py'):
                 found.setdefault(path.removeprefix(_CODE), []).append(line[1:])
     return found
-
-
-def share(found: Iterable[Size]) -> float:
-    """Return how much of what patches add to the newest two lines is on the other line too, from 0 to 1."""
-    both = [(size.common, [len(added) for added in size.added.values()][-2:]) for size in found]
-    same = sum(2 * common for common, _ in both if common is not None)
-    return same / max(1, sum(sum(counts) for common, counts in both if common is not None))

@@ -11,7 +11,7 @@ import pytest
 from series.apply import apply
 from series.extract import extract
 from series.line import Line, find_line
-from series.sizes import Size, added_lines, share, sizes
+from series.sizes import Size, added_lines, sizes
 from tests.series.upstream import PACKAGE, User, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
@@ -59,13 +59,6 @@ def test_sizes_common_lines_are_in_the_same_order() -> None:
     assert size('abcd', 'abxd').common == 3
     assert size('ab', 'ba').common == 1
     assert Size('A', {'1.0.0': ['a']}).common is None
-
-
-def test_sizes_share_is_of_the_lines_of_both() -> None:
-    assert share([size('abcd', 'abxd')]) == 0.75
-    assert share([size('ab', 'ab'), size('xxxxxx', 'yy')]) == 4 / 12
-    assert share([Size('A', {'1.0.0': ['a']}), size('a', 'a')]) == 1
-    assert share([]) == 0
 
 
 def other(series: Line) -> Line:

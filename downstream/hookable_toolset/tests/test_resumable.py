@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from pydantic import BaseModel, Field, SecretStr, computed_field, model_validator
@@ -27,7 +27,6 @@ from pydantic_ai import (
     UserError,
 )
 from pydantic_ai.messages import ImageUrl, ToolCallPart
-from typing_extensions import Self
 
 from hookable_toolset import AgentContext, BaseTool, ResumableState, Session, SessionStore, Toolset
 

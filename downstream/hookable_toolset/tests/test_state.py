@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import warnings
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pytest
 from pydantic_ai import Agent, FunctionToolset, RunContext, UserError
 from pydantic_ai.toolsets import describe_lifecycle
-from typing_extensions import Self
 
 from hookable_toolset import AgentContext, BaseTool, Toolset
 

@@ -13,15 +13,11 @@ import importlib
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 from subjects import SUBJECTS, Subject
 
@@ -74,7 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def as_lines(results: dict[str, Any]) -> str:
     """Return results as JSON with a line for each subject."""
-    lines = ',\n'.join(f'{json.dumps(name)}: {json.dumps(found, sort_keys=True)}' for name, found in sorted(results.items()))
+    lines = ',\n'.join(
+        f'{json.dumps(name)}: {json.dumps(found, sort_keys=True)}' for name, found in sorted(results.items())
+    )
     return f'{{\n{lines}\n}}\n'
 
 

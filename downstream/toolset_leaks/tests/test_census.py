@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    tomllib: Any = pytest.importorskip('tomli')
 
 PROJECT = Path(__file__).parents[1]
 CENSUS = PROJECT / 'census'

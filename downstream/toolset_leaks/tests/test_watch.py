@@ -6,12 +6,11 @@ import asyncio
 import gc
 import math
 import weakref
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from pydantic_ai import Agent, FunctionToolset
 from pydantic_ai.models.test import TestModel
-from typing_extensions import Self
 
 from toolset_leaks import Watch
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, TypeVar, cast, overload
+from typing import Any, Self, TypeVar, cast, overload
 
 import pydantic_ai
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, model_validator
@@ -14,7 +14,6 @@ from pydantic_ai import DeferredToolRequests, DeferredToolResults, UserError
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.run import AgentRunResult
 from pydantic_core import PydanticSerializationError
-from typing_extensions import Self
 
 from .tools import BaseTool
 

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio
 from pydantic_ai import Agent, DeferredToolRequests, RunContext, ToolApproved, ToolDenied, UserError
@@ -23,7 +23,6 @@ from pydantic_ai.messages import (
     UserContent,
 )
 from pydantic_ai.run import AgentRunResult
-from typing_extensions import Self
 
 from .context import AgentContext, ResumableState
 from .hooks import Maybe, exit_as_error, resolve

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Self
 
 from pydantic_ai import RunContext
-from typing_extensions import Self
 
 from .hooks import Maybe
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import anyio
 from pydantic import ValidationError
@@ -19,7 +19,6 @@ from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext, 
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
-from typing_extensions import Self
 
 from .context import AgentContext
 from .hooks import CallMetadata, GlobalHooks, PostHook, PreHook, exit_as_error, misfits, resolve, shared

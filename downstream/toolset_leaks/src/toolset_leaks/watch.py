@@ -12,10 +12,9 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from pydantic_ai import Agent
-from typing_extensions import Self
 
 from . import rules
 from .report import Finding, Report, held_by, is_declared, remedy, remedy_of_deps
