@@ -4,6 +4,7 @@
 
 PYTHON3 ?= python3
 LINE ?=
+PATCH ?=
 ONTO ?=
 REV ?=
 PYTHON ?=
@@ -44,8 +45,8 @@ extract: $(READY) ## write the tree's commits back to patches/LINE
 	@$(TOOL) -m series extract $(LINE)
 
 .PHONY: verify
-verify: $(READY) ## import and test the package after every single patch, and check the messages; ARGS=--in-order or --together tests less
-	@$(TOOL) -m series verify $(LINE) $(ARGS)
+verify: $(READY) ## check the messages, and import and test the package after every patch, or PATCH=topic/slug alone; ARGS=--in-order or --together tests less
+	@$(TOOL) -m series verify $(LINE) $(PATCH) $(ARGS)
 
 .PHONY: build
 build: $(READY) ## build the wheel into dist/
@@ -80,8 +81,8 @@ status: $(READY) ## say whether each patch still applies to the newest upstream 
 	@$(TOOL) -m series status $(LINE) $(ARGS)
 
 .PHONY: branch
-branch: $(READY) ## put patch N on a branch of CLONE, your clone of upstream; ONTO=origin/main ARGS="--3way" to merge it there
-	@$(TOOL) -m series branch $(N) $(LINE) $(if $(CLONE),--clone "$(CLONE)") $(if $(ONTO),--onto "$(ONTO)") $(ARGS)
+branch: $(READY) ## put the patch PATCH=topic/slug on a branch of CLONE, your clone of upstream; ONTO=origin/main ARGS="--3way" to merge it there
+	@$(TOOL) -m series branch "$(PATCH)" $(LINE) $(if $(CLONE),--clone "$(CLONE)") $(if $(ONTO),--onto "$(ONTO)") $(ARGS)
 
 .PHONY: matrix
 matrix: $(READY) ## run upstream's own tests on base and fork, side by side; ARGS="--python 3.12 --install all" for a part, "--slice" for that of CI

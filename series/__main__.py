@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pydantic_ai_slim.fork.errors import ForkError
+from pydantic_ai_slim.fork.line import patch_name
 from series import tree
 from series.apply import apply
 from series.branch import branch
@@ -33,6 +34,7 @@ from series.matrix_report import summary, write_report
 from series.merge import Outcome
 from series.overview import PAGE as OVERVIEW
 from series.overview import write_overview
+from series.patches import find_patch
 from series.progress import Report, heartbeat
 from series.rebase import Rebased, abort_rebase, continue_rebase, rebase
 from series.release import release
@@ -109,13 +111,18 @@ def _extract(options: Namespace, report: Report) -> str:
 
 
 def _verify(options: Namespace, report: Report) -> str:
-    line = _line(options)
-    found = verify(line, report, in_order=options.in_order, together=options.together)
+    name, patch = options.line, options.patch
+    # One argument alone may be either.
+    if patch is None and name is not None and not name[0].isdecimal():
+        name, patch = None, name
+    line = find_line(Path.cwd(), name)
+    only = find_patch(line, patch) if patch else None
+    found = verify(line, report, in_order=options.in_order, together=options.together, only=only)
     if options.together:
         tests = sum(verified.tests for verified in found)
         return f'The {len(found)} patches on {line.name} are in order, and together {tests} tests and examples pass.'
     listed = [f'`{line.show(verified.patch)}`: {verified.tests} tests and examples pass' for verified in found]
-    return '\n'.join([*listed, f'The {len(found)} patches on {line.name} are in order.'])
+    return '\n'.join([*listed, *([] if only else [f'The {len(found)} patches on {line.name} are in order.'])])
 
 
 def _build(options: Namespace, report: Report) -> str:
@@ -238,7 +245,7 @@ def _show_status(console: Console, found: Status) -> None:
     table.add_column('where', overflow='fold')
     for patch, made in zip(found.line.patches, found.attempts, strict=True):
         where = '\n'.join(made.places) or made.words
-        table.add_row(Text(patch.stem), Text(made.outcome.value, _STYLES[made.outcome]), Text(where))
+        table.add_row(Text(patch_name(patch)), Text(made.outcome.value, _STYLES[made.outcome]), Text(where))
     console.print(table)
     counts = Counter(made.outcome for made in found.attempts)
     console.print(
@@ -255,20 +262,20 @@ _STYLES = {
 
 
 def _branch(options: Namespace, report: Report) -> str:
-    if not (options.number or '').isdecimal():
+    if not options.patch:
         raise NoPatchError(
-            'There is no number that says which patch the branch is for.',
-            'Name one, as in `python -m series branch 1 --clone ../pydantic-ai` (`make branch N=1 CLONE=../pydantic-ai`).',
+            'There is no name that says which patch the branch is for.',
+            'Name one, as in `make branch PATCH=heart/slug CLONE=../pydantic-ai`; `make overview` lists them.',
         )
     if options.clone is None:
         raise CloneError(
             'There is no clone of upstream to make the branch in.',
-            'Name yours with `--clone DIR` (`make branch N=1 CLONE=../pydantic-ai`).',
+            'Name yours with `--clone DIR` (`make branch PATCH=heart/slug CLONE=../pydantic-ai`).',
         )
     line = _line(options)
     made = branch(
         line,
-        int(options.number),
+        find_patch(line, options.patch),
         options.clone,
         report,
         onto=options.onto,
@@ -318,6 +325,9 @@ def _matrix(options: Namespace, report: Report) -> str:
 _COLUMNS = (SpinnerColumn(), TextColumn('{task.description}', markup=False), BarColumn(), TimeElapsedColumn())
 
 
+_PATCH = 'the slug of the patch, or `topic/slug`'
+
+
 def _line(options: Namespace) -> Line:
     return find_line(Path.cwd(), options.line)
 
@@ -332,6 +342,7 @@ def _add_nothing(parser: ArgumentParser) -> None:
 
 def _add_verify(parser: ArgumentParser) -> None:
     _add_line(parser)
+    parser.add_argument('patch', metavar='PATCH', nargs='?', help=f'{_PATCH}; all if left out')
     less = parser.add_mutually_exclusive_group()
     less.add_argument(
         '--in-order',
@@ -387,8 +398,8 @@ def _add_status(parser: ArgumentParser) -> None:
 
 
 def _add_branch(parser: ArgumentParser) -> None:
-    # Not required and no `int`, so that what is missing is said as it is of the clone.
-    parser.add_argument('number', metavar='N', nargs='?', help="the patch's number, which is needed")
+    # Not required, so that what is missing is said as it is of the clone.
+    parser.add_argument('patch', metavar='PATCH', nargs='?', help=f'{_PATCH}, which is needed')
     _add_line(parser)
     parser.add_argument('--clone', metavar='DIR', type=Path, help='your clone of upstream, which is needed')
     parser.add_argument(

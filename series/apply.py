@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from pydantic_ai_slim.fork.line import patch_name
 from series import tree
 from series.base import base_repository, clone
 from series.errors import ApplyError, LostWorkError
@@ -12,7 +13,7 @@ from series.folders import lock, scratch
 from series.git import Git
 from series.line import Line, digest_patches
 from series.merge import AM, apply_one, remedy, unmerged, waiting_mails
-from series.patches import write_patches
+from series.patches import without_index, write_patches
 from series.progress import Report
 
 
@@ -47,7 +48,7 @@ def apply(line: Line, report: Report) -> str:
         git = clone(base, folder / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
         error = _apply_all(git, patches, report)
-        stopped = error.patch.name if error else ''
+        stopped = f'{patch_name(error.patch)}.patch' if error else ''
         if line.tree.exists():
             made, git = git, Git(line.tree)
             git.run('fetch', '--quiet', '--no-tags', '--no-write-fetch-head', str(made.folder), 'HEAD')
@@ -63,9 +64,19 @@ def apply(line: Line, report: Report) -> str:
 
 
 def copy_patches(line: Line, folder: Path) -> list[Path]:
-    """Copy the patches of a line as they are now, so that who reads them twice reads the same, and return the copies."""
+    """Copy the patches of a line and their list as they are now, so that who reads them twice reads the same.
+
+    Returns:
+        The copies, in order.
+    """
     folder.mkdir(parents=True)
-    return [Path(shutil.copyfile(patch, folder / patch.name)) for patch in line.patches]
+    patches = line.patches
+    if (listed := line.folder / 'series').exists():
+        shutil.copyfile(listed, folder / 'series')
+    for patch in patches:
+        (copy := folder / patch.relative_to(line.folder)).parent.mkdir(exist_ok=True)
+        shutil.copyfile(patch, copy)
+    return [folder / patch.relative_to(line.folder) for patch in patches]
 
 
 def _refuse_unheld(line: Line, patches: list[Path], folder: Path) -> None:
@@ -81,12 +92,12 @@ def _refuse_unheld(line: Line, patches: list[Path], folder: Path) -> None:
         return
     others = [f'--exclude={tree.BRANCH}', '--branches']
     commits = git.lines('rev-list', '--reverse', '--no-merges', tree.BRANCH, '--not', tree.BASE, *others)
-    held = {patch.read_bytes() for patch in patches}
+    held = {without_index(patch) for patch in patches}
     known: set[str] | None = None
     lost: list[str] = []
     for commit in commits:
         (patch,) = write_patches(git, folder / commit, f'{commit}^!')
-        if patch.read_bytes() in held:
+        if without_index(patch) in held:
             continue
         if known is None:
             repository = Git(line.root)
@@ -125,7 +136,7 @@ def apply_series(line: Line, folder: Path, report: Report, patches: list[Path] |
     git.run('update-ref', tree.BASE, 'HEAD')
     if error := _apply_all(git, line.patches if patches is None else patches, report):
         raise ApplyError(
-            f'The patch `{line.show(line.folder / error.patch.name)}` does not apply to its own line.',
+            f'The patch `{line.show(line.folder)}/{patch_name(error.patch)}.patch` does not apply to its own line.',
             f'Resolve it there first, with `{line.make("apply")}`.',
             error.words,
             patch=error.patch,
@@ -137,7 +148,7 @@ def apply_series(line: Line, folder: Path, report: Report, patches: list[Path] |
 def _apply_all(git: Git, patches: list[Path], report: Report) -> ApplyError | None:
     """Commit patches in order, up to the first that doesn't apply, and return the error of that one."""
     for number, patch in enumerate(patches):
-        report(f'Applying `{patch.name}`', number, len(patches))
+        report(f'Applying `{patch_name(patch)}`', number, len(patches))
         try:
             apply_one(git, patch)
         except ApplyError as error:
@@ -151,7 +162,7 @@ def _stop(git: Git, line: Line, error: ApplyError, patches: list[Path]) -> Apply
     done = git.attempt(*AM, '--3way', *(str(patch.resolve()) for patch in rest))
     folder = line.show(line.tree)
     fit = f': it does not fit {", ".join(f"`{file}`" for file in error.files)}' if error.files else ''
-    patch = line.folder / error.patch.name
+    patch = line.folder / f'{patch_name(error.patch)}.patch'
     problem = f'The patch `{line.show(patch)}` does not apply to the base with the patches before it{fit}.'
     if not done.returncode:
         go_on = (
@@ -161,6 +172,6 @@ def _stop(git: Git, line: Line, error: ApplyError, patches: list[Path]) -> Apply
         )
         return ApplyError(problem, go_on, error.words, patch=patch, files=error.files)
     waiting = rest[-len(waiting_mails(git))]
-    what = 'It' if waiting == error.patch else f'Git could merge it, but not `{waiting.name}`, which'
+    what = 'It' if waiting == error.patch else f'Git could merge it, but not `{patch_name(waiting)}`, which'
     go_on = f'`git -C {folder} am --continue` and then `{line.make("extract")}`; or give up with `git -C {folder} am --abort`'
     return ApplyError(problem, remedy(line, go_on, unmerged(git), what), error.words, patch=patch, files=error.files)

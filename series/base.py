@@ -218,9 +218,8 @@ def _archive_files(archive: Path, wanted: set[str]) -> Iterator[tuple[str, bytes
     with tarfile.open(archive) as content:
         for info in content:
             path = PurePosixPath(*PurePosixPath(info.name).parts[1:])
-            if info.isfile() and path.parts and path.parts[0] in wanted:
-                file = content.extractfile(info)
-                assert file is not None
+            inside = info.isfile() and path.parts and path.parts[0] in wanted
+            if inside and (file := content.extractfile(info)):
                 yield str(path), file.read()
 
 

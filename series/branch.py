@@ -10,20 +10,22 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic_ai_slim.fork.line import patch_name
 from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
 from series.base import base_repository, clone
-from series.errors import ApplyError, CloneError, NoPatchError, ToolsError
+from series.errors import ApplyError, CloneError, ToolsError
 from series.git import Git, environment, user_environment, words
 from series.line import Line
 from series.listings import list_additions
 from series.merge import apply_one, misfits, unmerged
 from series.message import Message, read_message
 from series.needs import all_needs, direct_needs
+from series.patches import write_patches
 from series.progress import Report
-from series.pull_request import for_upstream, pull_request_text, upstream_template
+from series.pull_request import pull_request_text, upstream_template
 from series.tree import unfinished
 
-_OURS = {'Needs', 'Upstream-Status'}
+_OURS = {'Needs', 'Forwarded'}
 """The trailers that say something of the series, which upstream has no use for."""
 
 _SHOWN = 10
@@ -51,7 +53,7 @@ class Branch:
 
 def branch(
     line: Line,
-    number: int,
+    patch: Path,
     folder: Path,
     report: Report,
     *,
@@ -68,7 +70,7 @@ def branch(
 
     Args:
         line: The line.
-        number: The patch, counted from one.
+        patch: The patch, one of the line's.
         folder: The clone of upstream.
         report: Is told of each step.
         onto: The revision that the branch begins at; by default the tag of the line's release.
@@ -77,17 +79,15 @@ def branch(
         tools: Run upstream's own formatter and checks on the branch, as far as they are installed there.
 
     Raises:
-        NoPatchError: There is no such patch.
         CloneError: The clone is none, or isn't in a state to make a branch in.
         ApplyError: A patch doesn't apply there; the clone is as it was.
         ToolsError: The branch is made, but upstream's own checks fail on it.
         DownloadError: The base, which a merge goes back to, can't be got, or isn't the pinned one.
     """
     report('Reading the patches')
-    patch = _patch(line, number)
     messages = {path: read_message(path) for path in line.patches}
     stack = all_needs([patch], direct_needs(messages))
-    name = name or _slug(messages[patch].subject)
+    name = name or patch.stem
     git = _refuse(folder, name)
     target = _target(git, onto or f'v{line.name}', tagged=onto is None)
     identity = _identity(git)
@@ -98,12 +98,12 @@ def branch(
         plumbing.run('read-tree', target)
         commit = target
         for done, each in enumerate(stack):
-            report(f'Applying `{each.name}`', done, len(stack))
+            report(f'Applying `{patch_name(each)}`', done, len(stack))
             if error := _apply(plumbing, line, each, onto):
                 if not three_way:
                     raise error
-                _lend_blobs(line, each, plumbing, Path(scratch), report)
-                _merge(plumbing, line, each, onto, number)
+                again = _lend_blobs(line, each, plumbing, Path(scratch), report)
+                _merge(plumbing, line, each, again, onto)
             commit = _commit(plumbing, settings, commit, messages[each], Path(scratch) / 'message')
     report(f'Making the branch `{name}`')
     _switch(git, name, commit)
@@ -113,21 +113,6 @@ def branch(
         notes += _run_tools(git, name, text, line, report)
     subjects = [messages[each].subject for each in stack]
     return Branch(name, onto or f'v{line.name}', subjects, text, notes)
-
-
-def _patch(line: Line, number: int) -> Path:
-    if not 1 <= number <= len(line.patches):
-        listed = '\n'.join(path.name for path in line.patches)
-        raise NoPatchError(
-            f'There is no patch {number} in `{line.show(line.folder)}`, which has {len(line.patches)}.',
-            'Name one of these by its number.',
-            listed,
-        )
-    return line.patches[number - 1]
-
-
-def _slug(subject: str) -> str:
-    return re.sub(r'[^a-z0-9]+', '-', subject.lower()).strip('-')
 
 
 # The clone
@@ -234,12 +219,12 @@ def _apply(git: Git, line: Line, patch: Path, onto: str | None) -> ApplyError | 
     )
 
 
-def _merge(git: Git, line: Line, patch: Path, onto: str | None, number: int) -> None:
+def _merge(git: Git, line: Line, patch: Path, again: Path, onto: str | None) -> None:
     """Merge a patch into the index.
 
     That comes after `_apply()`, since a merge finds conflicts between neighbouring lines where a patch finds its place.
     """
-    done = git.attempt(*_APPLY, '--3way', str(patch))
+    done = git.attempt(*_APPLY, '--3way', str(again))
     if not done.returncode:
         return
     conflicts = sorted(unmerged(git)) or misfits(words(done))
@@ -263,8 +248,8 @@ def _where(line: Line, onto: str | None) -> str:
     return f'`{onto}`' if onto else f'the tag `v{line.name}`'
 
 
-def _lend_blobs(line: Line, patch: Path, git: Git, scratch: Path, report: Report) -> None:
-    """Give the clone the files as the patch found them in the series, which a merge goes back to.
+def _lend_blobs(line: Line, patch: Path, git: Git, scratch: Path, report: Report) -> Path:
+    """Give the clone the files as the patch found them in the series, which a merge goes back to, and return the patch that names them.
 
     The clone lacks those that other patches have made, and may lack those of the base, whose tests can be of another
     release. Nothing refers to them, so git deletes them in time.
@@ -273,25 +258,28 @@ def _lend_blobs(line: Line, patch: Path, git: Git, scratch: Path, report: Report
     if not source.folder.exists():
         report('Making the tree that the patch is from')
         clone(base_repository(line, report), source.folder, 'HEAD')
-    for each in line.patches[: line.patches.index(patch)]:
+    patches = line.patches
+    for each in patches[: patches.index(patch) + 1]:
         if not source.has(_mark(each)):
             apply_one(source, each)
             source.run('update-ref', _mark(each), 'HEAD')
-    for blob in re.findall(rb'^index ([0-9a-f]{40})\.\.', patch.read_bytes(), re.MULTILINE):
+    (again,) = write_patches(source, scratch / patch.stem, f'{_mark(patch)}^!')
+    for blob in re.findall(rb'^index ([0-9a-f]{40})\.\.', again.read_bytes(), re.MULTILINE):
         found = source.attempt('cat-file', 'blob', blob.decode())
         if not found.returncode:
             (scratch / 'blob').write_bytes(found.stdout)
             git.run('hash-object', '-w', '--no-filters', str(scratch / 'blob'))
+    return again
 
 
 def _mark(patch: Path) -> str:
-    return f'refs/series/made/{patch.stem}'
+    return f'refs/series/made/{patch_name(patch)}'
 
 
 def _commit(git: Git, settings: dict[str, str], parent: str, message: Message, scratch: Path) -> str:
     """Commit the index, with what upstream has a use for of a patch's message."""
     trailers = '\n'.join(f'{name}: {value}' for name, value in message.trailers if name not in _OURS)
-    parts = (message.subject, for_upstream(message.text), trailers)
+    parts = (message.subject, message.text, trailers)
     scratch.write_text('\n\n'.join(part for part in parts if part) + '\n', 'utf-8')
     name, email, date = message.author
     author = {'GIT_AUTHOR_NAME': name, 'GIT_AUTHOR_EMAIL': email, 'GIT_AUTHOR_DATE': date}

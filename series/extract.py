@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
 
 from pydantic_ai_slim.fork.digests import digest_files
+from pydantic_ai_slim.fork.errors import LineError
+from pydantic_ai_slim.fork.line import list_patches, patch_name
 from pydantic_ai_slim.fork.names import PACKAGE, PACKAGE_PATH
 from series import tree
 from series.apply import copy_patches
@@ -18,7 +21,7 @@ from series.git import Git
 from series.line import Line, digest_patches, pin_patched
 from series.merge import apply_one, left_marks
 from series.message import nearest_patch, patch_subject
-from series.patches import write_patches
+from series.patches import without_index, write_again, write_patches
 from series.progress import Report
 
 
@@ -26,10 +29,11 @@ def extract(line: Line, report: Report) -> list[str]:
     """Write the tree's commits to the line's patches and say what changed there.
 
     They are written to a temporary folder and applied to the base from there. If that gives the tree again, the folder
-    takes the place of the one before. What else is in it stays, and so does the file of a patch that didn't change.
+    takes the place of the one before. What else is in it stays, and so does the file of a patch of which nothing changed but
+    the ids of the files that it is a difference of.
 
     Returns:
-        `added`, `changed`, `renamed` or `deleted`, and the name, of each patch that isn't as it was.
+        `added`, `changed` or `deleted`, and the name, of each patch that isn't as it was.
 
     Raises:
         NoTreeError: There is no tree.
@@ -55,10 +59,9 @@ def extract(line: Line, report: Report) -> list[str]:
         report('Writing the patches')
         before = copy_patches(line, folder / 'before')
         digest = digest_patches(before)
-        patches = write_patches(git, folder / 'written')
+        patches = write_again(git, folder / 'written', before)
         pins = pin_patched((line.folder / 'line.toml').read_text('utf-8'), patched_digest(git))
-        changes = _compare(before, patches)
-        if changes:
+        if changes := _compare(before, patches):
             _refuse_lost(line, digest, commits, len(before))
             report('Applying what was written')
             check_patches(line, patches, folder / 'check', command)
@@ -153,16 +156,15 @@ def refuse_no_series(line: Line, command: str, known: Sequence[Path]) -> int:
 
 def _compare(old: list[Path], patches: list[Path]) -> list[str]:
     """Say in which way patches are other than the old ones."""
-    before = {patch.name: patch.read_bytes() for patch in old}
-    after = {patch.name: patch.read_bytes() for patch in patches}
-    moved = {content: name for name, content in before.items() if name not in after}
-    changes: list[str] = []
-    for name, content in after.items():
-        if content in moved and name not in before:
-            changes.append(f'renamed {moved.pop(content)} to {name}')
-        elif content != before.get(name):
-            changes.append(f'{"changed" if name in before else "added"} {name}')
-    return changes + [f'deleted {name}' for name in moved.values()]
+    before = {patch_name(patch): patch.read_bytes() for patch in old}
+    after = {patch_name(patch): patch.read_bytes() for patch in patches}
+    changes = [
+        f'{"changed" if name in before else "added"} {name}'
+        for name, content in after.items()
+        if content != before.get(name)
+    ]
+    changes += [f'deleted {name}' for name in before if name not in after]
+    return changes or ([] if [*before] == [*after] else ['changed the order'])
 
 
 def _refuse_lost(line: Line, digest: str, commits: int, patches: int) -> None:
@@ -220,13 +222,13 @@ def check_patches(line: Line, patches: list[Path], folder: Path, command: str) -
             apply_one(git, patch)
         except ApplyError as error:
             raise ExtractError(
-                f'The commit written as `{patch.name}` cannot be applied again from there.', remedy, error.words
+                f'The commit written as `{patch_name(patch)}` cannot be applied again from there.', remedy, error.words
             ) from None
     for patch, again in zip(patches, write_patches(git, folder / '.git' / 'again'), strict=True):
         before, after = (path.read_text('utf-8', 'replace').splitlines() for path in (patch, again))
-        if patch.read_bytes() != again.read_bytes():
+        if without_index(patch) != without_index(again):
             raise ExtractError(
-                f'The commit written as `{patch.name}` does not come back the same when it is applied from there, because '
+                f'The commit written as `{patch_name(patch)}` does not come back the same when it is applied from there, because '
                 f'something in its message reads like a part of a mail.',
                 remedy,
                 '\n'.join(unified_diff(before, after, 'written', 'applied and written', lineterm='')),
@@ -244,15 +246,30 @@ def _swap(line: Line, patches: list[Path], pins: str, folder: Path, digest: str)
         line.folder,
         new,
         copy_function=link,
-        ignore=lambda _, names: [name for name in names if name.endswith('.patch')],
+        ignore=lambda _, names: [name for name in names if name == 'series' or name.endswith('.patch')],
     )
     write(new / 'line.toml', pins)
+    written = patches[0].parent.parent
+    shutil.copyfile(written / 'series', new / 'series')
     for patch in patches:
-        before = line.folder / patch.name
+        name = patch.relative_to(written)
+        before = line.folder / name
         same = before.exists() and before.read_bytes() == patch.read_bytes()
-        link(str(before if same else patch), str(new / patch.name))
+        (new / name).parent.mkdir(exist_ok=True)
+        link(str(before if same else patch), str(new / name))
+    for topic in {patch.parent.name for patch in line.patches}:
+        with suppress(OSError):  # it has patches still
+            (new / topic).rmdir()
     put(new, line.folder)
     # Only now nobody can change them any more.
-    if digest_patches(sorted(new.glob('*.patch'))) != digest:
+    if _digest(new) != digest:
         put(new, line.folder)
         raise _changed_since(line)
+
+
+def _digest(folder: Path) -> str:
+    """Compute the digest of the patches of a folder, which is no patches' if someone changed their list to what they aren't."""
+    try:
+        return digest_patches(list_patches(folder))
+    except LineError:
+        return ''

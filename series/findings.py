@@ -15,6 +15,7 @@ from typing import Any
 
 import tomli
 
+from series.errors import SeriesError
 from series.git import Git
 
 _SETTINGS = 'pyproject.toml'
@@ -76,9 +77,11 @@ def _findings(folder: Path, paths: Sequence[str]) -> Iterator[Finding]:
     entries: list[dict[str, Any]] = json.loads(_ruff(folder, 'check', '--output-format=json', *select, *there))
     for entry in entries:
         path = Path(entry['filename']).relative_to(folder.resolve()).as_posix()
-        yield _finding(folder, path, entry['location']['row'], entry['code'], entry['message'])
+        # What is no Python has a name in the place of a code, with settings that have the preview on.
+        rule = entry['code'] or entry.get('name') or 'invalid-syntax'
+        yield _finding(folder, path, entry['location']['row'], rule, entry['message'])
     # What is no Python can't be formatted either.
-    if 'format' in settings and not any(entry['code'] == 'invalid-syntax' for entry in entries):
+    if 'format' in settings and not any('invalid-syntax' in (entry['code'], entry.get('name')) for entry in entries):
         yield from _misformatted(folder, _ruff(folder, 'format', '--diff', *there))
 
 
@@ -118,5 +121,10 @@ def _ruff(folder: Path, command: str, *arguments: str) -> str:
         encoding='utf-8',
         check=False,
     )
-    assert done.returncode in (0, 1), done.stderr  # 1: it has found something
+    if done.returncode not in (0, 1):  # 1: it has found something
+        raise SeriesError(
+            f'`ruff {command}` failed in the tree, with the settings in its `{_SETTINGS}`.',
+            "These are ruff's words; put right what they name, then run the same command again.",
+            done.stderr,
+        )
     return done.stdout

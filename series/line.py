@@ -80,7 +80,7 @@ class Line(PinnedLine):
         return path.relative_to(self.root).as_posix()
 
     def patches_digest(self) -> str:
-        """Compute a digest of the names and the bytes of all patches, which tells whether someone changed them."""
+        """Compute a digest of the bytes of all patches in their order, which tells whether someone changed them."""
         return digest_patches(self.patches)
 
 
@@ -88,7 +88,7 @@ def digest_patches(patches: Iterable[Path]) -> str:
     """Compute the digest of patches that `Line.patches_digest()` compares."""
     digest = hashlib.sha256()
     for patch in patches:
-        digest.update(f'{hashlib.sha256(patch.read_bytes()).hexdigest()}  {patch.name}\n'.encode())
+        digest.update(hashlib.sha256(patch.read_bytes()).digest())
     return digest.hexdigest()
 
 

@@ -136,7 +136,7 @@ def _all(git: Git, file: str) -> list[str]:
 def _listed_names(text: str, module: str, names: list[str]) -> str | None:
     """Return a page of the API with names at the end of a module's members, or `None` if nothing is to be added."""
     found = re.search(
-        rf'^::: {re.escape(module)}\n +options:\n(?: +(?!members:|-).*\n)* +members:\n(?P<members>(?:( +)- .*(?:\n|\Z))+)',
+        rf'^::: {re.escape(module)}\n +options:\n(?: +(?!members:|-).*\n)* +members:\n(?P<members>(?:(?P<indent> +)- .*(?:\n|\Z))+)',
         text,
         re.MULTILINE,
     )
@@ -145,8 +145,6 @@ def _listed_names(text: str, module: str, names: list[str]) -> str | None:
     missing = [name for name in names if not re.search(rf'^ +- {re.escape(name)}$', found['members'], re.MULTILINE)]
     if not missing:
         return None
-    indent = re.match(' +', found['members'])
-    assert indent
     at = found.end('members')
-    new = ''.join(f'{indent[0]}- {name}\n' for name in missing)
+    new = ''.join(f'{found["indent"]}- {name}\n' for name in missing)
     return f'{text[:at].rstrip(chr(10))}\n{new}{text[at:]}'

@@ -14,7 +14,8 @@ from series.git import Git
 _WIDTH = 72
 _WORDS = range(30, 601)
 _TRAILER = re.compile(r'([A-Z][A-Za-z-]*): +(\S.*?) *')
-_STATUS = re.compile(r'Pending|Submitted \[https://\S+\]|Inappropriate \[[^]]+\]')
+_FORWARDED = re.compile(r'no|https://\S+|not-needed \(.+\)')
+_ADDRESS = re.compile(r'https://\S+')
 # Words of a command that end like those of a report.
 _COMMANDS = {'bring', 'embed', 'feed', 'focus', 'need', 'seed', 'shed', 'speed', 'string', 'alias', 'bias', 'canvas'}
 
@@ -119,16 +120,18 @@ def _comment_faults(text: str) -> Iterator[str]:
 
 def _trailer_faults(message: Message) -> Iterator[str]:
     if not message.trailers:
-        yield 'The last paragraph is not trailers only; there has to be an `Upstream-Status:`.'
+        yield 'The last paragraph is not trailers only; there has to be a `Forwarded:`.'
         return
-    statuses = message.values('Upstream-Status')
-    if len(statuses) != 1:
-        yield f'There has to be one trailer `Upstream-Status:`, and there are {len(statuses)}.'
-    for status in statuses:
-        if not _STATUS.fullmatch(status):
-            yield (
-                f'`Upstream-Status` must be `Pending`, `Submitted [https://…]` or `Inappropriate [why]`, but is {status!r}.'
-            )
+    forwarded = message.values('Forwarded')
+    if len(forwarded) != 1:
+        yield f'There has to be one trailer `Forwarded:`, and there are {len(forwarded)}.'
+    for value in forwarded:
+        if not _FORWARDED.fullmatch(value):
+            yield f'`Forwarded` must be `no`, `https://…` or `not-needed (why)`, but is {value!r}.'
+    for name in ('Bug', 'Closes'):
+        for value in message.values(name):
+            if not _ADDRESS.fullmatch(value):
+                yield f'`{name}` must be an address, but is {value!r}.'
     if any(key.lower() == 'signed-off-by' for key, _ in message.trailers):
         yield 'There is a `Signed-off-by:`, which only the one who opens the pull request can give.'
 

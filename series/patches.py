@@ -1,12 +1,20 @@
-"""Write commits as patches, the same on every machine."""
+"""Write commits as patches, the same on every machine, find a patch by its name, and keep the list of a series."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
+from pydantic_ai_slim.fork.line import patch_name
 from series import tree
+from series.errors import ExtractError, NoPatchError
 from series.git import Git
+from series.line import Line
+from series.message import read_message
 
 _FORMAT_PATCH = (
     # The tree's own configuration is the user's to change, so every setting that shows in a patch is beaten here.
@@ -44,3 +52,116 @@ def write_patches(git: Git, folder: Path, commits: str = f'{tree.BASE}..HEAD') -
     """
     git.run(*_FORMAT_PATCH, '--output-directory', str(folder), commits)
     return sorted(folder.glob('*.patch'))
+
+
+def without_index(patch: Path) -> bytes:
+    """Return a patch without the lines that name its files before and after, which other patches change too."""
+    return re.sub(rb'^index [0-9a-f]{40}\.\.[0-9a-f]{40}', b'index', patch.read_bytes(), flags=re.MULTILINE)
+
+
+def slug(subject: str) -> str:
+    """Return what a patch with that subject is called."""
+    return re.sub(r'[^a-z0-9]+', '-', subject.lower().replace("'", '')).strip('-')
+
+
+def find_patch(line: Line, name: str) -> Path:
+    """Return the patch of that name: a slug, or `topic/slug`, or as much of it as fits no other.
+
+    Raises:
+        NoPatchError: There is none, or there are several.
+    """
+    topic, _, part = '/'.join(name.removesuffix('.patch').split('/')[-2:]).rpartition('/')
+    all_names = {patch_name(patch): patch for patch in line.patches}
+    named = {one: patch.stem for one, patch in all_names.items() if topic in ('', patch.parent.name)}
+    found = [one for one in named if named[one] == part] or [one for one in named if part and part in named[one]]
+    if len(found) == 1:
+        return all_names[found[0]]
+    slugs = get_close_matches(part, [patch.stem for patch in line.patches], n=3, cutoff=0.4)
+    near = found or [one for one, patch in all_names.items() if patch.stem in slugs]
+    raise NoPatchError(
+        f'{"Several patches have" if found else "There is no patch"} `{name}` in `{line.show(line.folder)}`'
+        f'{" in their names" if found else ""}.',
+        f'Name one of these: {", ".join(f"`{one}`" for one in near)}.' if near else '`make overview` lists the patches.',
+    )
+
+
+def write_series(git: Git, folder: Path, before: Mapping[str, str], listed: Path | None) -> list[Path]:
+    """Write the commits of a tree as the patches of a line, with their list, and return them in order.
+
+    Args:
+        git: The tree.
+        folder: A new folder for them.
+        before: The paths of the patches that there were, by their subjects, in order. A patch stays where it is as long as its
+            subject does. Any other is named after its subject, in the topic of the one that it takes the place of, or else of
+            the one before it.
+        listed: The list that there was, if any.
+
+    Raises:
+        ExtractError: Two of them would have the same path.
+    """
+    subjects = git.lines('log', '--reverse', '--format=%s', f'{tree.BASE}..HEAD')
+    places = _place(subjects, before)
+    written = write_patches(git, folder / 'numbered')
+    for patch, (path, _), subject in zip(written, places, subjects, strict=True):
+        if (folder / path).exists():
+            raise ExtractError(
+                f'Two commits would be written to `{path}`; the second is `{subject}`.',
+                f'Give one another subject with `git -C {git.folder} rebase --interactive {tree.BASE}`, then run the same '
+                'command again.',
+            )
+        (folder / path).parent.mkdir(exist_ok=True)
+        patch.rename(folder / path)
+    (folder / 'numbered').rmdir()
+    (folder / 'series').write_text(_relist(listed.read_text('utf-8') if listed else '', dict(places)), 'utf-8')
+    return [folder / path for path, _ in places]
+
+
+def write_again(git: Git, folder: Path, before: Sequence[Path]) -> list[Path]:
+    """Write the commits of a tree as `write_series()` does, and leave what only has other ids of files as it was.
+
+    Args:
+        git: The tree.
+        folder: A new folder for them.
+        before: Copies of the patches that there were, in order, beside a copy of their list.
+    """
+    known = {read_message(patch).subject: f'{patch_name(patch)}.patch' for patch in before}
+    patches = write_series(git, folder, known, before[0].parent.parent / 'series' if before else None)
+    old = {patch_name(patch): patch for patch in before}
+    for patch in patches:
+        if (same := old.get(patch_name(patch))) and without_index(same) == without_index(patch):
+            shutil.copyfile(same, patch)
+    return patches
+
+
+def _place(subjects: Sequence[str], before: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return where each patch goes, and the path of the patch that it is or takes the place of, or nothing."""
+    places: list[tuple[str, str]] = []
+    order, at = [*before], -1
+    for subject in subjects:
+        if subject in before and before[subject] not in dict(places):
+            at = order.index(subject)
+            places.append((before[subject], before[subject]))
+            continue
+        replaced = at + 1 < len(order) and order[at + 1] not in subjects
+        at += replaced
+        known = before[order[max(at, 0)]] if order else 'fixes/'
+        places.append((f'{known.partition("/")[0]}/{slug(subject)}.patch', known if replaced else ''))
+    return places
+
+
+def _relist(listed: str, places: Mapping[str, str]) -> str:
+    """Return a list with other paths. What stood above a path stands above what takes its place, or comes next."""
+    above: dict[str, list[str]] = {'': []}  # nothing: what stands below the last
+    for text in listed.splitlines():
+        above[''].append(text)
+        if text.strip() and not text.startswith('#'):
+            above[text.strip()] = above[''][:-1]
+            above[''] = []
+    heir, kept = '', {*places.values()}
+    for path in reversed([*above][1:]):
+        if path in kept:
+            heir = path
+        else:
+            above[heir] = above[path] + above[heir]
+    lines = [line for path, known in places.items() for line in (*(above.get(known, ()) if known else ()), path)]
+    return '\n'.join([*lines, *above['']]) + '\n'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from textwrap import fill
 
 from series.git import Git
 from series.message import Message
@@ -38,12 +37,14 @@ def pull_request_text(message: Message, needed: Sequence[Message], template: str
         needed: What those say that the branch holds below it.
         template: Upstream's template. What it says of issues to be closed is filled in if the patch closes any.
     """
-    parts = [unwrap(for_upstream(message.text))]
+    parts = [unwrap(message.text)]
     if needed:
         listed = '\n'.join(f'- {other.subject}{_submitted(other)}' for other in needed)
         parts.append(f'This stands on, and the branch begins with:\n\n{listed}')
+    if bugs := message.values('Bug'):
+        parts.append(f'See {", ".join(map(_issue, bugs))}.')
     said = '\n\n'.join(parts)
-    closes = [_closes(url) for url in message.values('Closes')]
+    closes = [f'Closes {_issue(url)}' for url in message.values('Closes')]
     placeholder = re.compile(r'^((?:[-*] )?)(?:Closes|Fixes) #\D.*$', re.MULTILINE | re.IGNORECASE)
     if closes and placeholder.search(template):
         template = placeholder.sub(lambda found: '\n'.join(f'{found[1]}{line}' for line in closes), template, count=1)
@@ -54,18 +55,6 @@ def pull_request_text(message: Message, needed: Sequence[Message], template: str
     at = heading.start() if heading else len(template)
     body = '\n\n'.join(part.strip() for part in (template[:at], said, template[at:]) if part.strip())
     return f'{message.subject}\n\n{body}\n'
-
-
-def for_upstream(text: str) -> str:
-    """Return a patch's message without the sentence on when the patch goes away, which is for readers of the series."""
-    paragraphs: list[str] = []
-    for paragraph in text.split('\n\n'):
-        kept = re.sub(r'(?:(?<=[.!?]\s)|\A)(?:This\s+patch|It)\s+goes\s+away\b[\s\S]*?\.(?=\s|\Z)\s*', '', paragraph)
-        if kept.strip():
-            paragraphs.append(
-                paragraph if kept == paragraph else fill(kept, 72, break_long_words=False, break_on_hyphens=False)
-            )
-    return '\n\n'.join(paragraphs)
 
 
 def unwrap(text: str) -> str:
@@ -87,11 +76,11 @@ def unwrap(text: str) -> str:
     return '\n'.join(lines)
 
 
-def _closes(url: str) -> str:
-    issue = re.fullmatch(r'https://github\.com/pydantic/pydantic-ai/issues/(\d+)', url)
-    return f'Closes #{issue[1]}' if issue else f'Closes {url}'
+def _issue(url: str) -> str:
+    issue = re.fullmatch(r'https://github\.com/pydantic/pydantic-ai/(?:issues|pull)/(\d+)', url)
+    return f'#{issue[1]}' if issue else url
 
 
 def _submitted(message: Message) -> str:
-    found = re.fullmatch(r'Submitted \[(.*)\]', ''.join(message.values('Upstream-Status')))
-    return f' ({found[1]})' if found else ''
+    forwarded = ''.join(message.values('Forwarded'))
+    return f' ({forwarded})' if forwarded.startswith('https://') else ''

@@ -13,6 +13,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from pydantic_ai_slim.fork.line import patch_name
 from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
 from series import pins, tree
 from series.apply import apply_series, copy_patches
@@ -24,7 +25,7 @@ from series.git import Git, words
 from series.line import Line, find_line, pin_patched
 from series.merge import AM, Attempt, Outcome, attempt, conflicts, unmerged, waiting_mails
 from series.message import read_message
-from series.patches import write_patches
+from series.patches import write_patches, write_series
 from series.progress import Report
 from series.under_way import LEFT, UnderWay
 
@@ -102,6 +103,9 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
         patches = copy_patches(line, folder / 'state' / 'series')
         base = base_repository(pinned.line, report, pinned.wheel, pinned.archive)
         old = apply_series(line, folder / 'old', report, patches)
+        # A merge looks for the files that a patch was made on, and `extract` leaves patches be that only have others.
+        for patch, written in zip(patches, write_patches(old, folder / 'written'), strict=True):
+            written.replace(patch)
         report('Checking the new base out')
         git = clone(base, folder / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
@@ -112,7 +116,7 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
         subjects = old.lines('log', '--reverse', '--format=%s', f'{tree.BASE}..HEAD')
         kept = {
             'line': line.version,
-            'subjects': dict(zip((patch.name for patch in patches), subjects, strict=True)),
+            'subjects': dict(zip((f'{patch_name(patch)}.patch' for patch in patches), subjects, strict=True)),
             'notes': pinned.notes,
         }
         (git.folder / _Rebase.FOLDER / _Rebase.FILE).write_text(json.dumps(kept), 'utf-8')
@@ -260,7 +264,7 @@ def _merge_all(git: Git, patches: Sequence[Path], report: Report) -> list[Attemp
     """Commit patches in order; of the first that conflicts an `am` begins, with those after it."""
     attempts: list[Attempt] = []
     for number, patch in enumerate(patches):
-        report(f'Applying `{patch.name}`', number, len(patches))
+        report(f'Applying `{patch_name(patch)}`', number, len(patches))
         attempts.append(made := attempt(git, patch))
         if made.outcome is Outcome.CONFLICTS:
             git.attempt(*AM, '--3way', *(str(rest.resolve()) for rest in patches[number:]))
@@ -270,8 +274,7 @@ def _merge_all(git: Git, patches: Sequence[Path], report: Report) -> list[Attemp
 
 def _stopped(state: _Rebase, attempts: Sequence[Attempt] = ()) -> ApplyError:
     """Make the error of a patch that waits in the tree."""
-    waiting = _waiting(state)
-    assert waiting is not None
+    waiting = _waiting(state) or [*state.subjects][len(attempts) - 1]
     git, line = state.git, state.line
     places = list(conflicts(git))
     count = len(git.lines('rev-list', f'{tree.BASE}..HEAD'))
@@ -367,17 +370,17 @@ def _finish(state: _Rebase, report: Report) -> Rebased:
         tree.refuse_dirty(line)
         tree.refuse_elsewhere(line, _COMMAND)
         if git.lines('rev-list', f'{tree.BASE}..HEAD'):
-            refuse_no_series(line, _COMMAND, sorted((state.folder / 'series').iterdir()))
+            refuse_no_series(line, _COMMAND, [state.folder / 'series' / name for name in state.subjects])
         with scratch(line.root, line.folder.parent, 'rebase') as temporary:
             report('Writing the patches')
             folder = temporary / line.name
             shutil.copytree(state.folder / line.name, folder)
             write(folder / 'line.toml', pin_patched((folder / 'line.toml').read_text('utf-8'), patched_digest(git)))
-            patches = write_patches(git, temporary / 'written')
+            before = {subject: name for name, subject in state.subjects.items()}
+            patches = write_series(git, temporary / 'written', before, state.folder / 'series' / 'series')
             report('Applying what was written')
             check_patches(line, patches, temporary / 'check', _COMMAND)
-            for patch in patches:
-                patch.rename(folder / patch.name)
+            shutil.copytree(temporary / 'written', folder, dirs_exist_ok=True)
             _write_build(state, temporary / 'build')
             folder.rename(line.folder)
     made = find_line(line.root, line.name)

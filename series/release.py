@@ -285,12 +285,12 @@ def bill_of_materials(line: Line, wheel: Path, commit: str, time: datetime) -> s
         purl=_purl(DIST_NAME, line.base),
         properties=[_model.Property(name='lifecycle:content-digest', value=line.digest)],
     )
-    # By their paths, which keep them in the order in which they are applied: the library sorts them.
+    # The library sorts them by their paths.
     patches = [
         _component.Patch(
             type=_component.PatchClassification.UNOFFICIAL,
             diff=_component.Diff(
-                url=_model.XsUri(f'patches/{line.name}/{patch.name}'),
+                url=_model.XsUri(line.show(patch)),
                 text=_model.AttachedText(content=patch.read_text('utf-8'), content_type='text/x-diff'),
             ),
         )
@@ -313,7 +313,7 @@ def bill_of_materials(line: Line, wheel: Path, commit: str, time: datetime) -> s
             ancestors=[base],
             commits=[_component.Commit(uid=commit)],
             patches=patches,
-            notes='The base with the patches applied in the order of their paths, built from the commit of the repository '
+            notes='The base with the patches applied in the order of `series`, built from the commit of the repository '
             'that holds them. The content digests are the SHA-256 of a listing as `sha256sum --zero` prints it.',
         ),
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from series import tree
@@ -28,7 +29,8 @@ class _PastLine(Line):
 
     def show(self, path: Path) -> str:
         """Return a path as if the folder were where it was."""
-        return f'patches/{self.name}/{path.name}' if path.parent == self.folder else super().show(path)
+        inside = path.relative_to(self.folder) if path.is_relative_to(self.folder) else None
+        return f'patches/{self.name}/{inside.as_posix()}' if inside else super().show(path)
 
 
 def review(line: Line, revision: str, report: Report, *, colour: bool = False) -> str:
@@ -54,7 +56,7 @@ def review(line: Line, revision: str, report: Report, *, colour: bool = False) -
 
 
 def compare(before: Line, after: Line, report: Report, *, colour: bool = False) -> str:
-    """Return a range-diff of two series, or an empty string when they are the same.
+    """Return a range-diff of two series, without the patches that are the same, or an empty string when all are.
 
     Args:
         before: A line.
@@ -75,7 +77,10 @@ def compare(before: Line, after: Line, report: Report, *, colour: bool = False) 
         report('Comparing')
         ranges = [f'{git.run("rev-parse", tree.BASE)}..{git.run("rev-parse", "HEAD")}' for git in (old, new)]
         # A patch that was moved to another base has other lines around it, and is the same patch still.
-        return new.run('range-diff', f'--color={"always" if colour else "never"}', '--creation-factor=80', *ranges)
+        options = (f'--color={"always" if colour else "never"}', '--creation-factor=80')
+        found = new.lines('range-diff', *options, *ranges)
+    # A patch that didn't change is a line with an equals sign.
+    return '\n'.join(line for line in found if not re.match(r'(\x1b\[[\d;]*m)*\s*\d+:\s+[0-9a-f]+ (\x1b\[[\d;]*m)*= ', line))
 
 
 def _line_of(line: Line, revision: str, folder: Path) -> Line:
@@ -87,7 +92,7 @@ def _line_of(line: Line, revision: str, folder: Path) -> Line:
             'Name a commit, a branch or a tag, such as `HEAD~3`; `git log -- patches` lists those that changed a series.',
         )
     path = line.show(line.folder)
-    names = git.lines('-c', 'core.quotePath=false', 'ls-tree', '--name-only', revision, f'{path}/')
+    names = git.lines('-c', 'core.quotePath=false', 'ls-tree', '-r', '--name-only', revision, f'{path}/')
     if f'{path}/line.toml' not in names:
         lines = [
             Path(name).parent.name
@@ -99,13 +104,18 @@ def _line_of(line: Line, revision: str, folder: Path) -> Line:
             f'It has {", ".join(f"`{name}`" for name in lines) or "no lines"}. Name a later revision, or compare two lines with '
             f'`--against LINE` (`ARGS="--against LINE"`).',
         )
-    (target := folder / line.name).mkdir()
-    for name in names:
-        if name.endswith(('.patch', 'line.toml')):
-            # Not as text: a patch can hold any bytes.
-            done = git.attempt('cat-file', 'blob', f'{revision}:{name}')
-            (target / Path(name).name).write_bytes(done.stdout)
-    past = _PastLine.load(target, checkout=line.root)
-    # Before there was `patched`, digests were computed otherwise. The release is the same one; that can go when nobody
-    # compares with such a revision any more.
-    return replace(past, digest=line.digest) if past.patched is None and past.base == line.base else past
+    target = folder / line.name
+    wanted = [name for name in names if name.endswith(('.patch', '/series', '/line.toml'))]
+    for name in wanted:
+        # Not as text: a patch can hold any bytes.
+        done = git.attempt('cat-file', 'blob', f'{revision}:{name}')
+        written = target / name.removeprefix(f'{path}/')
+        if f'{path}/series' not in names and name.endswith('.patch'):
+            # Before there were topics. That can go when nobody compares with such a revision any more.
+            written = target / 'series-before' / written.name
+            target.mkdir(parents=True, exist_ok=True)
+            with (target / 'series').open('a', encoding='utf-8') as listed:
+                listed.write(f'series-before/{written.name}\n')
+        written.parent.mkdir(parents=True, exist_ok=True)
+        written.write_bytes(done.stdout)
+    return _PastLine.load(target, checkout=line.root)

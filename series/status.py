@@ -10,6 +10,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from pydantic_ai_slim.fork.line import patch_name
 from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
 from series import tree
 from series.apply import apply_series
@@ -19,6 +20,7 @@ from series.git import Git
 from series.index import find_release
 from series.line import Line
 from series.merge import Attempt, Outcome, attempt, unmerged
+from series.patches import write_patches
 from series.progress import Report
 
 
@@ -71,8 +73,10 @@ def _try(line: Line, wheel: Path, release: str, report: Report) -> list[Attempt]
         git = clone(old.folder, folder / 'new', tree.BASE)
         _replace_package(git, wheel, release)
         commits = old.lines('rev-list', '--reverse', f'{tree.BASE}..HEAD')
-        for number, (patch, commit) in enumerate(zip(line.patches, commits, strict=True)):
-            report(f'Trying `{patch.name}` of {line.name} on {release}', number, len(commits))
+        # As they are now: a merge looks for the files that a patch was made on.
+        patches = write_patches(old, folder / 'patches')
+        for number, (listed, patch, commit) in enumerate(zip(line.patches, patches, commits, strict=True)):
+            report(f'Trying `{patch_name(listed)}` of {line.name} on {release}', number, len(commits))
             if _is_contained(git, patch):
                 attempts.append(Attempt(Outcome.CONTAINED))
                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -35,7 +36,7 @@ class PinnedLine:
     """One upstream release that the series is carried on, as its `line.toml` describes it."""
 
     folder: Path
-    """The folder with the patches and the `line.toml`."""
+    """The folder with the patches, their list `series` and the `line.toml`."""
     base: str
     """The base's version."""
     released: date
@@ -64,8 +65,46 @@ class PinnedLine:
 
     @property
     def patches(self) -> list[Path]:
-        """The patch files of the series, in order."""
-        return sorted(self.folder.glob('*.patch'))
+        """The patch files of the series, in order.
+
+        Raises:
+            LineError: As `list_patches()`.
+        """
+        return list_patches(self.folder)
+
+
+def list_patches(folder: Path) -> list[Path]:
+    """Return the patches of a series in the order of its list.
+
+    Args:
+        folder: What holds the list, `series`, and the patches in the folders of their topics. Without a list there are none.
+
+    Raises:
+        LineError: The list and the patches don't agree; the message lists every fault.
+    """
+    listed = folder / 'series'
+    lines = listed.read_text('utf-8').splitlines() if listed.exists() else []
+    names = [line.strip() for line in lines if line.strip() and not line.startswith('#')]
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob('*.patch')}
+    faults = [f'`{name}` is listed {count} times.' for name, count in Counter(names).items() if count > 1]
+    for name in names:
+        if not re.fullmatch(r'[\w-]+/[\w.-]+\.patch', name):
+            faults.append(f'`{name}` is not the path of a patch in a topic, such as `fixes/slug.patch`.')
+        elif name not in there:
+            faults.append(f'`{name}` is listed, but is not there.')
+    faults += [f'`{name}` is there, but is not listed.' for name in sorted(there.difference(names))]
+    if faults:
+        raise LineError(
+            f'`{listed}` does not list the patches beside it:\n'
+            + '\n'.join(f'- {fault}' for fault in faults)
+            + '\nList each patch once, in the order in which they apply, then run the same command again.'
+        )
+    return [folder / name for name in names]
+
+
+def patch_name(patch: Path) -> str:
+    """Return the name of a patch, or of a copy of it: `topic/slug`."""
+    return f'{patch.parent.name}/{patch.stem}'
 
 
 def line_of(root: Path) -> PinnedLine:

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from pydantic_ai_slim.fork.base import base_files
 from pydantic_ai_slim.fork.errors import GitMissingError, PatchError
+from pydantic_ai_slim.fork.line import patch_name
 from pydantic_ai_slim.fork.names import PACKAGE, PACKAGE_PATH, UPSTREAM_FOLDER
 
 
@@ -60,8 +61,8 @@ def apply_patches(patches: Iterable[Path], tree: Path) -> None:
         if faults := list(patch_faults(patch)):
             listed = '\n'.join(f'- {fault}' for fault in faults)
             raise PatchError(
-                f'The patch `{patch.name}` takes more than files of the package:\n{listed}\nOnly files below `{PACKAGE_PATH}` '
-                f'go into the fork. {_restore(patch.parent.name)}',
+                f'The patch `{patch_name(patch)}` takes more than files of the package:\n{listed}\nOnly files below `{PACKAGE_PATH}` '
+                f'go into the fork. {_restore(patch.parent.parent.name)}',
                 patch,
                 '',
             )
@@ -70,9 +71,9 @@ def apply_patches(patches: Iterable[Path], tree: Path) -> None:
         done = subprocess.run(command, cwd=tree, env=_git_environment(tree), capture_output=True, check=False)
         if done.returncode:
             output = (done.stdout + done.stderr).decode(errors='replace').strip()
-            line = patch.parent.name
+            line = patch.parent.parent.name
             raise PatchError(
-                f'The patch `{patch.name}` does not apply to {line} with the patches before it. {_restore(line)} git '
+                f'The patch `{patch_name(patch)}` does not apply to {line} with the patches before it. {_restore(line)} git '
                 f'said:\n{output}',
                 patch,
                 output,
