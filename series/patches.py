@@ -81,7 +81,9 @@ def find_patch(line: Line, name: str) -> Path:
     raise NoPatchError(
         f'{"Several patches have" if found else "There is no patch"} `{name}` in `{line.show(line.folder)}`'
         f'{" in their names" if found else ""}.',
-        f'Name one of these: {", ".join(f"`{one}`" for one in near)}.' if near else '`make overview` lists the patches.',
+        f'Name one of these: {", ".join(f"`{one}`" for one in near)}.'
+        if near
+        else '`make overview` lists the patches.',
     )
 
 

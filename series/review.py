@@ -80,7 +80,9 @@ def compare(before: Line, after: Line, report: Report, *, colour: bool = False) 
         options = (f'--color={"always" if colour else "never"}', '--creation-factor=80')
         found = new.lines('range-diff', *options, *ranges)
     # A patch that didn't change is a line with an equals sign.
-    return '\n'.join(line for line in found if not re.match(r'(\x1b\[[\d;]*m)*\s*\d+:\s+[0-9a-f]+ (\x1b\[[\d;]*m)*= ', line))
+    return '\n'.join(
+        line for line in found if not re.match(r'(\x1b\[[\d;]*m)*\s*\d+:\s+[0-9a-f]+ (\x1b\[[\d;]*m)*= ', line)
+    )
 
 
 def _line_of(line: Line, revision: str, folder: Path) -> Line:
