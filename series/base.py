@@ -168,7 +168,7 @@ def download_archive(folder: Path, requirement: str) -> Path:
 def download(folder: Path, requirement: str, *options: str) -> Path:
     """Download one release with pip, so that the user's configuration of it holds, and return its file.
 
-    The requirement has three equals signs, since `==1.26.0` also accepts `1.26.0+lifecycle.1`, the fork.
+    The requirement has three equals signs, since `==2.68.0` also accepts `2.68.0+lifecycle.1`, the fork.
 
     Raises:
         DownloadError: It can't be got.

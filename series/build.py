@@ -197,6 +197,7 @@ def _metadata_faults(found: Message, own: Distribution, line: Line) -> Iterator[
     base = email.message_from_string(own.read_text('METADATA') or '')
     expected = {field: base.get_all(field, []) for field in {*base.keys(), *found.keys()}}
     expected |= {'Version': [line.version], 'License-File': found.get_all('License-File', [])}
+    expected['Project-URL'] = [f'{label}, {url}' for label, url in wanted.get('urls', {}).items()]
     for field in sorted(expected.keys() - {'Requires-Dist'}):
         if found.get_all(field, []) != expected[field]:
             yield f'Its metadata has {field!r} {found.get_all(field, [])}, not {expected[field]}.'

@@ -122,10 +122,6 @@ class ReviewError(SeriesError):
     """A revision that holds no series to compare with."""
 
 
-class OverviewError(SeriesError):
-    """What is written down of patches that no line has."""
-
-
 class LockError(SeriesError):
     """Requirements that uv finds no releases for."""
 

@@ -77,10 +77,11 @@ def find_patch(line: Line, name: str) -> Path:
     if len(found) == 1:
         return all_names[found[0]]
     slugs = get_close_matches(part, [patch.stem for patch in line.patches], n=3, cutoff=0.4)
-    near = found or [one for one, patch in all_names.items() if patch.stem in slugs]
+    near = found or [one for stem in slugs for one, patch in all_names.items() if patch.stem == stem]
     raise NoPatchError(
-        f'{"Several patches have" if found else "There is no patch"} `{name}` in `{line.show(line.folder)}`'
-        f'{" in their names" if found else ""}.',
+        f'Several patches have `{name}` in their names, in `{line.show(line.folder)}`.'
+        if found
+        else f'There is no patch `{name}` in `{line.show(line.folder)}`.',
         f'Name one of these: {", ".join(f"`{one}`" for one in near)}.'
         if near
         else '`make overview` lists the patches.',

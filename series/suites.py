@@ -161,7 +161,8 @@ def _lock(suite: Suite, line: Line, folder: Path) -> list[str] | None:
 def _unpack(archive: Path, folder: Path) -> Git:
     """Unpack a source archive, and make a repository of it, which is as it was for each run."""
     with tarfile.open(archive) as content:
-        content.extractall(folder / 'unpacked', filter='data')
+        content.extraction_filter = getattr(tarfile, 'data_filter', None)  # Python 3.11.2 doesn't know filters
+        content.extractall(folder / 'unpacked')
     (unpacked,) = (folder / 'unpacked').iterdir()
     tree = Git(unpacked)
     tree.run('init', '--quiet')

@@ -100,7 +100,7 @@ def verify(
         environment: Makes the interpreter that imports and tests are run with.
         in_order: Whether to import and test each patch on all patches before it only. On what it needs it has to apply even so.
         together: Whether to import and test the patches together only, after the last. On what it needs each has to apply even so.
-        only: The one patch to check, on all before it and on those that it needs. Whether it needs them isn't asked then.
+        only: The one patch to check.
 
     Returns:
         The patches, with the numbers of tests that passed.
@@ -172,7 +172,7 @@ def _plan(
         # It has to apply there in any case.
         apart = [*_apart(stack, verified, paths, patches[:number], needs)]
         if not in_order:
-            checks += [*apart, *(() if only else _unneeded(stack, verified, paths, needs))]
+            checks += [*apart, *_unneeded(stack, verified, paths, needs)]
     else:
         # A patch that says what a mail says of itself, or was edited by hand, comes out otherwise.
         commits = f'{checks[0].commit}^!' if only else f'{tree.BASE}..{stack.commit(patches)}'

@@ -18,7 +18,7 @@ from series.base import base_repository
 from series.extract import extract
 from series.line import Line
 from series.progress import heartbeat
-from tests.series.upstream import BASE, PACKAGE, ROOT, Index, User, quiet, write_line, write_releases
+from tests.series.upstream import BASE, BUILD, PACKAGE, ROOT, Index, User, quiet, write_line, write_releases
 
 USES_THE_INDEX = {'test_hatch_build.py', 'test_installation.py'}
 """The tests that install what the index serves."""
@@ -128,6 +128,9 @@ def user(uncached: Line, monkeypatch: pytest.MonkeyPatch) -> User:
     return User(uncached.tree)
 
 
+OWN = '.'.join(map(str, sys.version_info[:2]))
+
+
 @pytest.fixture
 def buildable(line: Line, user: User, monkeypatch: pytest.MonkeyPatch) -> Line:
     """A line with one patch and with the build folder and the hook of this repository."""
@@ -137,10 +140,12 @@ def buildable(line: Line, user: User, monkeypatch: pytest.MonkeyPatch) -> Line:
         {'pydantic_ai_slim/pydantic_ai/tools.py': PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')},
     )
     extract(line, quiet)
+    pins = line.folder / 'line.toml'
+    pins.write_text(pins.read_text().replace('python = ["3.12"]', f'python = ["{OWN}"]'))
     ours = ROOT / 'pydantic_ai_slim'
     copy = partial(shutil.copytree, ignore=shutil.ignore_patterns('__pycache__'))
     copy(ours / 'fork', line.root / 'pydantic_ai_slim' / 'fork')
-    copy(ours / '1.26.0', line.root / 'pydantic_ai_slim' / BASE)
+    copy(BUILD, line.root / 'pydantic_ai_slim' / BASE)
     shutil.copy(ours / 'hatch_build.py', line.root / 'pydantic_ai_slim')
     # Only the tool's own interpreter has hatchling, and a line may be built with another.
     monkeypatch.setattr('series.build.find_builder', lambda folder, python: Path(sys.executable))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]

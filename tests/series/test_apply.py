@@ -26,7 +26,7 @@ from series.errors import (
 from series.extract import extract
 from series.git import Git
 from series.line import Line
-from tests.series.upstream import ARCHIVE, PACKAGE, User, commit_patches, quiet
+from tests.series.upstream import ARCHIVE, PACKAGE, User, commit_patches, drop_patch, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 ADDED = PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')
@@ -161,8 +161,8 @@ def test_apply_reports_each_patch(line: Line, user: User) -> None:
     apply(line, lambda step, done=0, of=None: steps.append((step, done, of)))
     assert steps == [
         ('Checking the base out', 0, None),
-        ('Applying `0001-Add-one.patch`', 0, 2),
-        ('Applying `0002-Add-two.patch`', 1, 2),
+        ('Applying `fixes/add-one`', 0, 2),
+        ('Applying `fixes/add-two`', 1, 2),
     ]
 
 
@@ -179,7 +179,7 @@ def test_apply_again_moves_the_tree_on_and_keeps_what_else_it_has(line: Line, us
     (line.tree / 'notes' / 'todo.txt').write_text('ignored by upstream\n')
     commit_patches(line)
 
-    line.patches[1].unlink()
+    drop_patch(line.patches[1])
     head = apply(line, quiet)
 
     assert user.git('rev-parse', 'series', 'HEAD').split() == [head, head]
@@ -324,12 +324,12 @@ def test_apply_of_an_older_state_whose_newer_one_git_holds_applies(line: Line, u
     if where == 'commit':
         commit_patches(line)
         repository.git('checkout', '--quiet', 'HEAD~1', '--', 'patches')
-        repository.git('rm', '--quiet', '--force', 'patches/1.0.0/0002-Add-two.patch')
+        repository.git('rm', '--quiet', '--force', 'patches/1.0.0/fixes/add-two.patch')
     elif where == 'stash':
         repository.git('stash', '--quiet', '--include-untracked', '--', 'patches')
     else:
         repository.git('add', '--all', 'patches')
-        (line.folder / '0002-Add-two.patch').unlink()
+        drop_patch(line.patches[1])
     apply(line, quiet)
     assert user.subjects() == ['Add one']
 
@@ -410,7 +410,7 @@ def test_apply_of_a_conflict_stops_with_marks_and_the_tool_waits_for_the_user(li
     with pytest.raises(ApplyError) as error:
         apply(line, quiet)
     assert str(error.value) == (
-        'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to the base with the patches before it: '
+        'The patch `patches/1.0.0/fixes/swap-the-summands.patch` does not apply to the base with the patches before it: '
         f'it does not fit `{TOOLS}`.\n'
         'It waits in `build/1.0.0`, with conflict marks. Edit the marked files, `git -C build/1.0.0 add` or `rm` them, and run '
         '`git -C build/1.0.0 am --continue` and then `make extract LINE=1.0.0`; or give up with `git -C build/1.0.0 am --abort`.\n'
@@ -436,11 +436,11 @@ def test_apply_of_a_conflict_stops_with_marks_and_the_tool_waits_for_the_user(li
     user.git('add', '--all')
     user.git('am', '--continue')
     assert user.subjects() == ['Add one', 'Swap the summands', 'Add two']
-    assert extract(line, quiet) == ['changed 0001-Add-one.patch', 'changed 0002-Swap-the-summands.patch']
+    assert extract(line, quiet) == ['changed fixes/add-one', 'changed fixes/swap-the-summands']
 
     # That it stopped once is over: a commit can be dropped as ever.
     user.git('reset', '--quiet', '--hard', 'HEAD~1')
-    assert extract(line, quiet) == ['deleted 0003-Add-two.patch']
+    assert extract(line, quiet) == ['deleted fixes/add-two']
     apply(line, quiet)
     assert extract(line, quiet) == []
 
@@ -453,7 +453,7 @@ def test_apply_of_what_git_can_merge_stops_and_says_so(line: Line, user: User) -
     with pytest.raises(ApplyError) as error:
         apply(line, quiet)
     assert f'{error.value.problem}\n{error.value.remedy}' == (
-        'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to the base with the patches before it: '
+        'The patch `patches/1.0.0/fixes/swap-the-summands.patch` does not apply to the base with the patches before it: '
         f'it does not fit `{TOOLS}`.\n'
         'Git could merge it and the patches after it, and the tree `build/1.0.0` holds the result. Read its commits, then '
         'write them to `patches/1.0.0` with `make extract LINE=1.0.0`; or give up with `git -C build/1.0.0 checkout -B series refs/series/applied`.'
@@ -462,7 +462,7 @@ def test_apply_of_what_git_can_merge_stops_and_says_so(line: Line, user: User) -
     assert (line.tree / TOOLS).read_text() == renamed.replace('a + b', 'b + a')
     with pytest.raises(LostWorkError):
         apply(line, quiet)
-    assert extract(line, quiet) == ['changed 0001-Add-one.patch', 'changed 0002-Swap-the-summands.patch']
+    assert extract(line, quiet) == ['changed fixes/add-one', 'changed fixes/swap-the-summands']
 
 
 def test_apply_of_what_git_can_merge_in_part_names_the_patch_that_waits(line: Line, user: User) -> None:
@@ -477,9 +477,9 @@ def test_apply_of_what_git_can_merge_in_part_names_the_patch_that_waits(line: Li
     with pytest.raises(ApplyError) as error:
         apply(line, quiet)
     assert f'{error.value.problem}\n{error.value.remedy}' == (
-        'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to the base with the patches before it: '
+        'The patch `patches/1.0.0/fixes/swap-the-summands.patch` does not apply to the base with the patches before it: '
         f'it does not fit `{TOOLS}`.\n'
-        'Git could merge it, but not `0003-Call-it-title.patch`, which waits in `build/1.0.0`, with conflict marks. Edit '
+        'Git could merge it, but not `fixes/call-it-title`, which waits in `build/1.0.0`, with conflict marks. Edit '
         'the marked files, `git -C build/1.0.0 add` or `rm` them, and run `git -C build/1.0.0 am --continue` and then '
         '`make extract LINE=1.0.0`; or give up with `git -C build/1.0.0 am --abort`.'
     )
@@ -497,7 +497,7 @@ def test_apply_of_a_patch_for_unknown_content_stops_and_says_how_to_use_the_rest
     with pytest.raises(ApplyError) as error:
         apply(line, quiet)
     assert str(error.value) == (
-        'The patch `patches/1.0.0/0001-Swap-the-summands.patch` does not apply to the base with the patches before it: '
+        'The patch `patches/1.0.0/fixes/swap-the-summands.patch` does not apply to the base with the patches before it: '
         f'it does not fit `{TOOLS}`.\n'
         'It waits in `build/1.0.0`. Put what fits into the files and the rest beside them with `git -C build/1.0.0 am '
         '--show-current-patch=diff | git -C build/1.0.0 apply --reject`; edit the files, `git -C build/1.0.0 add` them, '
@@ -511,11 +511,13 @@ def test_apply_of_a_patch_for_unknown_content_stops_and_says_how_to_use_the_rest
 
 
 def test_apply_of_something_that_is_no_mail_stops(line: Line, user: User) -> None:
-    (line.folder / '0001-empty.patch').write_text('Not a mail\n')
+    (line.folder / 'fixes').mkdir()
+    (line.folder / 'fixes/empty.patch').write_text('Not a mail\n')
+    (line.folder / 'series').write_text('fixes/empty.patch\n')
     with pytest.raises(ApplyError) as error:
         apply(line, quiet)
     assert error.value.problem == (
-        'The patch `patches/1.0.0/0001-empty.patch` does not apply to the base with the patches before it.'
+        'The patch `patches/1.0.0/fixes/empty.patch` does not apply to the base with the patches before it.'
     )
     assert error.value.words
 

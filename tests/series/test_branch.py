@@ -19,7 +19,8 @@ from series.git import Git
 from series.line import Line
 from series.listings import list_additions
 from series.message import read_message
-from series.pull_request import for_upstream, pull_request_text, unwrap
+from series.patches import find_patch
+from series.pull_request import pull_request_text, unwrap
 from tests.series.upstream import PACKAGE, ROOT, User, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
@@ -48,14 +49,14 @@ typecheck:
 """
 UPSTREAM = 'https://github.com/pydantic/pydantic-ai'
 SERIES: list[tuple[str, dict[str, str | bytes]]] = [
-    (f'Add a title\n\n{BODY}\n\nUpstream-Status: Pending', {'docs/title.md': '# Title\n'}),
+    (f'Add a title\n\n{BODY}\n\nForwarded: no', {'docs/title.md': '# Title\n'}),
     (
-        f'Add `subtract()`\n\n{BODY}\n\nCloses: {UPSTREAM}/issues/7\nUpstream-Status: Submitted [{UPSTREAM}/pull/8]',
+        f'Add `subtract()`\n\n{BODY}\n\nCloses: {UPSTREAM}/issues/7\nForwarded: {UPSTREAM}/pull/8',
         {TOOLS: SUBTRACT, 'docs/tools.md': '# Tools\n'},
     ),
-    (f'Test nothing\n\n{BODY}\n\nUpstream-Status: Pending', {'tests/test_nothing.py': 'def test_nothing(): ...\n'}),
+    (f'Test nothing\n\n{BODY}\n\nForwarded: no', {'tests/test_nothing.py': 'def test_nothing(): ...\n'}),
     (
-        f'Use `subtract()`\n\n{BODY}\n\nNeeds: Add `subtract()`\nUpstream-Status: Pending',
+        f'Use `subtract()`\n\n{BODY}\n\nNeeds: Add `subtract()`\nForwarded: no',
         {TOOLS: SUBTRACT + '\n\ndef negate(a: int) -> int:\n    return subtract(0, a)\n'},
     ),
 ]
@@ -74,8 +75,10 @@ def series(line: Line, user: User) -> Line:
             user.commit(message, files)
         extract(line, quiet)
         shutil.rmtree(line.tree)
-        WRITTEN.update({patch.name: patch.read_bytes() for patch in line.patches})
+        written = [line.folder / 'series', *line.patches]
+        WRITTEN.update({path.relative_to(line.folder).as_posix(): path.read_bytes() for path in written})
     for name, content in WRITTEN.items():
+        (line.folder / name).parent.mkdir(exist_ok=True)
         (line.folder / name).write_bytes(content)
     return line
 
@@ -117,7 +120,9 @@ def make(
     three_way: bool = False,
     tools: bool = False,
 ) -> Branch:
-    return branch(series, number, clone.tree, quiet, onto=onto, name=name, three_way=three_way, tools=tools)
+    return branch(
+        series, series.patches[number - 1], clone.tree, quiet, onto=onto, name=name, three_way=three_way, tools=tools
+    )
 
 
 def test_branch_holds_the_patch_after_those_that_it_needs(series: Line, clone: User) -> None:
@@ -187,7 +192,7 @@ def test_branch_begins_where_onto_says(series: Line, clone: User) -> None:
 def test_branch_writes_the_text_of_the_pull_request(series: Line, clone: User) -> None:
     clone.git('update-ref', 'refs/remotes/origin/main', 'main')
 
-    assert make(series, clone).text == series.root / 'build/pull-requests/1.0.0/0004-Use-subtract.md'
+    assert make(series, clone).text == series.root / 'build/pull-requests/1.0.0/use-subtract.md'
     assert make(series, clone, name='again').text.read_text() == (
         """\
 Use `subtract()`
@@ -249,16 +254,15 @@ and | a
     )
 
 
-@pytest.mark.parametrize('patch', sorted((ROOT / 'patches').glob('*/*.patch')), ids=lambda patch: patch.name)
+@pytest.mark.parametrize('patch', sorted((ROOT / 'patches').rglob('*.patch')), ids=lambda patch: patch.stem)
 def test_pull_request_text_of_each_patch_has_all_its_words(patch: Path) -> None:
     message = read_message(patch)
     text = pull_request_text(message, [], TEMPLATE)
 
     title, _, body = text.partition('\n\n')
     assert title == message.subject
-    assert ' '.join(for_upstream(message.text).split()) in ' '.join(body.split())
-    assert 'his patch goes away' not in ' '.join(body.split())
-    assert 'Upstream-Status' not in text
+    assert ' '.join(message.text.split()) in ' '.join(body.split())
+    assert 'Forwarded' not in text
     assert 'Needs:' not in text
 
 
@@ -343,7 +347,7 @@ def test_branch_refuses_a_clone_that_lacks_the_tag_with_what_gets_it(series: Lin
 def test_branch_refuses_a_folder_that_is_no_repository(series: Line, tmp_path: Path) -> None:
     for folder in (tmp_path / 'missing', tmp_path / 'home'):
         with pytest.raises(CloneError, match='is no clone of upstream: it is not a git repository') as error:
-            branch(series, 1, folder, quiet)
+            branch(series, series.patches[0], folder, quiet)
         assert '`CLONE=DIR`' in error.value.remedy
 
 
@@ -359,11 +363,26 @@ def test_branch_refuses_a_user_whom_git_does_not_know(
     assert state(clone) == before
 
 
-def test_branch_refuses_a_number_or_a_name_that_cannot_be(series: Line, clone: User) -> None:
-    for number in (0, 5):
-        with pytest.raises(NoPatchError, match=f'There is no patch {number} in `patches/1.0.0`, which has 4.') as error:
-            make(series, clone, number)
-        assert '0004-Use-subtract.patch' in error.value.words
+def test_find_patch_takes_a_slug_with_or_without_its_topic_or_a_part_of_it(series: Line) -> None:
+    second = series.patches[1]
+    for name in ('add-subtract', 'fixes/add-subtract', second.relative_to(series.root).as_posix(), 'fixes/d-sub'):
+        assert find_patch(series, name) == second
+
+
+def test_find_patch_of_a_wrong_name_says_the_nearest(series: Line) -> None:
+    for name, error in {
+        'fixes/add-subtrat': 'There is no patch `fixes/add-subtrat` in `patches/1.0.0`.\nName one of these: `fixes/add-subtract`',
+        'heart/add-subtract': 'There is no patch `heart/add-subtract` in `patches/1.0.0`.\nName one of these: `fixes/add-subtract`',
+        'subtract': 'Several patches have `subtract` in their names, in `patches/1.0.0`.\n'
+        'Name one of these: `fixes/add-subtract`, `fixes/use-subtract`.',
+        '7': 'There is no patch `7` in `patches/1.0.0`.\n`make overview` lists the patches.',
+    }.items():
+        with pytest.raises(NoPatchError) as caught:
+            find_patch(series, name)
+        assert str(caught.value).startswith(error)
+
+
+def test_branch_refuses_a_name_that_cannot_be(series: Line, clone: User) -> None:
     with pytest.raises(CloneError, match='cannot be the name of a branch'):
         make(series, clone, name='a..b')
 
@@ -394,7 +413,10 @@ def test_branch_does_not_overwrite_what_is_ignored(series: Line, clone: User) ->
 def test_branch_works_from_a_folder_inside_and_in_a_work_tree(series: Line, clone: User, tmp_path: Path) -> None:
     clone.git('worktree', 'add', '--quiet', '--detach', str(tmp_path / 'beside'), 'main')
 
-    assert branch(series, 1, tmp_path / 'beside' / 'pydantic_ai_slim', quiet, tools=False).name == 'add-a-title'
+    assert (
+        branch(series, series.patches[0], tmp_path / 'beside' / 'pydantic_ai_slim', quiet, tools=False).name
+        == 'add-a-title'
+    )
     assert clone.git('branch', '--show-current') == 'main'
     assert User(tmp_path / 'beside').git('branch', '--show-current') == 'add-a-title'
 
@@ -410,7 +432,7 @@ def test_branch_of_a_patch_that_does_not_apply_leaves_the_clone_as_it_was(series
         make(series, clone, onto='main')
 
     assert str(error.value) == (
-        'The patch `patches/1.0.0/0002-Add-subtract.patch` does not apply to `main`: it does not fit '
+        'The patch `patches/1.0.0/fixes/add-subtract.patch` does not apply to `main`: it does not fit '
         f'`{TOOLS}`. The clone `{clone.tree}` is as it was.\n'
         'Run the same command with `--3way` to merge it.\n'
         '\n'
@@ -444,7 +466,7 @@ def test_branch_of_a_merge_with_conflicts_names_them_and_leaves_the_clone_as_it_
         make(series, clone, onto='main', three_way=True)
 
     assert error.value.problem == (
-        'The patch `patches/1.0.0/0002-Add-subtract.patch` cannot be merged with `main`: there are conflicts in '
+        'The patch `patches/1.0.0/fixes/add-subtract.patch` cannot be merged with `main`: there are conflicts in '
         f'`{TOOLS}`. The clone `{clone.tree}` is as it was.'
     )
     assert f'git -C {clone.tree} rebase --onto main v1.0.0' in error.value.remedy
@@ -497,7 +519,7 @@ def test_branch_on_which_upstreams_checks_fail_shows_what_they_say(series: Line,
 
     assert error.value.problem == (
         'The branch `test-nothing` is made, and the text of the pull request is in '
-        '`build/pull-requests/1.0.0/0003-Test-nothing.md`, but on it `make lint` fails.'
+        '`build/pull-requests/1.0.0/test-nothing.md`, but on it `make lint` fails.'
     )
     assert 'E999 bad' in error.value.words
     assert '`make typecheck` passes.' in error.value.remedy
@@ -596,12 +618,6 @@ def test_branch_with_a_new_page_asks_for_the_skill_where_there_are_any(clone: Us
     ]
     clone.commit('Skill', {skill: '# Tools, and more\n'})
     assert list_additions(Git(clone.tree), target)[1] == []
-
-
-def test_branch_leaves_out_when_the_patch_goes_away() -> None:
-    text = 'It is asked for. This patch goes away when upstream calls\n`a.b()` by itself. A subclass\ncannot do it.\n\nIt goes away soon.'
-    assert for_upstream(text) == 'It is asked for. A subclass cannot do it.'
-    assert for_upstream(BODY) == BODY
 
 
 def test_branch_of_a_clone_with_many_changes_says_how_many(series: Line, clone: User) -> None:

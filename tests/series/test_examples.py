@@ -55,8 +55,10 @@ def test_examples_build_the_wheel_only_if_there_is_none_or_the_patches_are_newer
     examples.build_if_needed(line)
     assert built == ['1.0.0']
 
-    patch = line.folder / '0001-Add-one.patch'
+    patch = line.folder / 'fixes/add-one.patch'
+    patch.parent.mkdir()
     patch.touch()
+    (line.folder / 'series').write_text('fixes/add-one.patch\n')
     os.utime(patch, (later + 10, later + 10))
     examples.build_if_needed(line)
     assert built == ['1.0.0', '1.0.0']

@@ -32,7 +32,7 @@ from series.errors import (
 from series.extract import extract, patched_digest
 from series.git import Git
 from series.line import Line, pin_patched
-from tests.series.upstream import PACKAGE, User, commit_patches, quiet
+from tests.series.upstream import PACKAGE, User, commit_patches, drop_patch, quiet
 
 SCENARIOS = sorted(Path(__file__).with_name('scenarios').iterdir())
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
@@ -54,7 +54,8 @@ def series(line: Line, user: User) -> Line:
 
 
 def read(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.glob('*.patch')}
+    paths = [folder / 'series', *folder.rglob('*.patch')]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 @pytest.mark.parametrize('scenario', SCENARIOS, ids=[path.name for path in SCENARIOS])
@@ -77,6 +78,39 @@ def test_extract_scenario(scenario: Path, line: Line, user: User) -> None:
     assert apply(line, quiet) == head
 
 
+def test_extract_of_an_inserted_patch_renames_no_other(series: Line, user: User) -> None:
+    before = read(series.folder)
+    user.commit('Add one and a half', {'tests/half.txt': '1.5\n'})
+    user.git('-c', 'sequence.editor=sed -i "1{h;d};2{G}"', 'rebase', '--quiet', '--interactive', 'HEAD~2')
+    assert user.subjects() == ['Add one', 'Add two', 'Add one and a half', 'Add three']
+    assert extract(series, quiet) == ['added fixes/add-one-and-a-half']
+    after = read(series.folder)
+    assert {name: after[name] for name in before if name != 'series'}.items() <= before.items()
+    assert [patch.stem for patch in series.patches] == ['add-one', 'add-two', 'add-one-and-a-half', 'add-three']
+
+
+def test_extract_leaves_a_patch_be_of_which_only_the_ids_of_files_differ(line: Line, user: User) -> None:
+    apply(line, quiet)
+    user.commit('Add one', {'tests/long.txt': '2\n' * 20})
+    user.commit('Change the end', {'tests/long.txt': '2\n' * 20 + '3\n'})
+    extract(line, quiet)
+    before = line.patches[1].read_bytes()
+    (line.tree / 'tests/long.txt').write_text('1\n' + '2\n' * 19 + '3\n')
+    user.git('commit', '--quiet', '--all', '--fixup', 'HEAD~1')
+    user.git('-c', 'sequence.editor=true', 'rebase', '--quiet', '--interactive', '--autosquash', 'refs/series/base')
+    assert extract(line, quiet) == ['changed fixes/add-one']
+    assert line.patches[1].read_bytes() == before
+    assert extract(line, quiet) == []
+    apply(line, quiet)
+    assert extract(line, quiet) == []
+
+
+def test_extract_of_patches_that_would_have_one_name_refuses(series: Line, user: User) -> None:
+    user.commit('Add `one`', {'tests/other.txt': '1\n'})
+    with pytest.raises(ExtractError, match=r'^Two commits would be written to `fixes/add-one\.patch`'):
+        extract(series, quiet)
+
+
 # What stays
 
 
@@ -85,7 +119,7 @@ def test_extract_keeps_what_else_is_in_the_folder(series: Line, user: User) -> N
     (series.folder / 'notes' / 'todo.md').write_text('Mine\n')
     toml = (series.folder / 'line.toml').read_bytes()
     user.commit('Add four', {'tests/four.txt': '4\n'})
-    assert extract(series, quiet) == ['added 0004-Add-four.patch']
+    assert extract(series, quiet) == ['added fixes/add-four']
     assert (series.folder / 'notes' / 'todo.md').read_text() == 'Mine\n'
     assert (series.folder / 'line.toml').read_bytes() == toml
     assert sorted(path.name for path in series.folder.parent.iterdir()) == [series.name]
@@ -98,7 +132,7 @@ def test_extract_does_not_rewrite_an_unchanged_patch(series: Line, user: User) -
     first, second, third = map(state, series.patches)
     (series.tree / 'tests/three.txt').write_text('three\n')
     user.git('commit', '--quiet', '--all', '--amend', '--no-edit')
-    assert extract(series, quiet) == ['changed 0003-Add-three.patch']
+    assert extract(series, quiet) == ['changed fixes/add-three']
     assert [state(patch) for patch in series.patches[:2]] == [first, second]
     assert state(series.patches[2]) != third
 
@@ -160,7 +194,7 @@ def test_extract_pins_the_package_with_the_patches(series: Line, user: User, tmp
     assert series_pin == patched()
 
     user.commit('Swap the summands', {TOOLS: PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')})
-    assert extract(series, quiet) == ['added 0004-Swap-the-summands.patch']
+    assert extract(series, quiet) == ['added fixes/swap-the-summands']
     assert load_line(series.folder).patched == patched() != series_pin
     now = load_line(series.folder).patched
     assert (series.folder / 'line.toml').read_text() == text.replace(str(series_pin), str(now))
@@ -189,7 +223,7 @@ def test_extract_of_a_symlink_in_the_package_refuses(series: Line, user: User) -
 def test_extract_of_conflict_marks_names_the_files(series: Line, user: User) -> None:
     """Those that git puts into files, not all that looks alike: a patch may be about them."""
     user.commit('Underline', {'tests/one.txt': 'One\n=======\n<<<<<<< ours\n'})
-    assert extract(series, quiet) == ['added 0004-Underline.patch']
+    assert extract(series, quiet) == ['added fixes/underline']
     user.git('switch', '--quiet', '--create', 'side', 'HEAD~1')
     user.commit('Change one', {'tests/one.txt': 'one\n'})
     user.git('switch', '--quiet', 'series')
@@ -228,7 +262,7 @@ def test_extract_over_patches_that_are_changed_meanwhile_refuses(series: Line, u
 
 def test_extract_after_an_apply_during_which_patches_changed_refuses(series: Line, user: User) -> None:
     def report(step: str, done: int = 0, of: int | None = None) -> None:
-        if step == 'Applying `0002-Add-two.patch`':
+        if step == 'Applying `fixes/add-two`':
             series.patches[1].write_text('Another patch\n')
 
     apply(series, report)
@@ -296,7 +330,7 @@ def test_extract_of_something_else_than_the_series_refuses(series: Line, user: U
     )
     assert read(series.folder) == before
     user.git('checkout', '--quiet', '-B', 'series')
-    assert extract(series, quiet) == ['deleted 0003-Add-three.patch']
+    assert extract(series, quiet) == ['deleted fixes/add-three']
 
 
 def test_extract_on_another_first_commit_refuses(series: Line, user: User) -> None:
@@ -352,7 +386,7 @@ def test_extract_of_a_tree_whose_base_has_the_same_files_writes_it(
     renamed = user.git('commit-tree', f'{tree.BASE}^{{tree}}', '-m', 'Another message')
     user.git('rebase', '--quiet', '--onto', renamed, tree.BASE, 'series')
     user.git('update-ref', tree.BASE, renamed)
-    assert extract(series, quiet) == ['added 0004-Add-four.patch']
+    assert extract(series, quiet) == ['added fixes/add-four']
 
 
 def test_extract_of_what_is_no_series_names_everything_at_once(series: Line, user: User) -> None:
@@ -388,7 +422,7 @@ def test_extract_of_a_message_that_git_would_cut_refuses(series: Line, user: Use
     with pytest.raises(ExtractError) as error:
         extract(series, quiet)
     assert f'{error.value.problem}\n{error.value.remedy}' == (
-        'The commit written as `0004-Add-four.patch` does not come back the same when it is applied from there, because '
+        'The commit written as `fixes/add-four` does not come back the same when it is applied from there, because '
         'something in its message reads like a part of a mail.\n'
         'Reword or split that commit with `git -C build/1.0.0 rebase --interactive refs/series/base`, then run '
         '`make extract LINE=1.0.0` again.'
@@ -404,7 +438,7 @@ def test_extract_of_a_message_with_a_diff_refuses(series: Line, user: User) -> N
     user.commit(message, {'tests/four.txt': '4\n'})
     with pytest.raises(ExtractError) as error:
         extract(series, quiet)
-    assert error.value.problem == ('The commit written as `0004-Add-four.patch` cannot be applied again from there.')
+    assert error.value.problem == ('The commit written as `fixes/add-four` cannot be applied again from there.')
     assert f'error: patch failed: {TOOLS}:1' in error.value.words
 
 
@@ -429,10 +463,7 @@ def test_extract_over_patches_that_someone_changed_refuses(series: Line, user: U
     apply(series, quiet)
     user.git('fetch', '--quiet', '../1.0.0.mine')
     user.git('cherry-pick', 'FETCH_HEAD')
-    assert extract(series, quiet) == [
-        'renamed 0001-Add-one.patch to 0001-Add-number-one.patch',
-        'added 0004-Add-four.patch',
-    ]
+    assert extract(series, quiet) == ['added fixes/add-four']
     assert user.subjects() == ['Add number one', 'Add two', 'Add three', 'Add four']
 
 
@@ -443,9 +474,10 @@ def test_extract_over_patches_that_someone_changed_to_the_same_is_done(series: L
     extract(series, quiet)
     after = read(series.folder)
     # As when another branch of the checkout is selected and this one again.
-    series.patches[3].unlink()
+    drop_patch(series.patches[3])
     assert read(series.folder) == before
-    (series.folder / '0004-Add-four.patch').write_bytes(after['0004-Add-four.patch'])
+    for name in ('series', 'fixes/add-four.patch'):
+        (series.folder / name).write_bytes(after[name])
     assert extract(series, quiet) == []
 
 
@@ -463,7 +495,7 @@ def test_extract_of_what_a_stopped_apply_left_refuses(series: Line, user: User) 
     with pytest.raises(LostWorkError) as error:
         extract(series, quiet)
     assert str(error.value) == (
-        '`make apply` stopped at `patches/1.0.0/0002-Add-two.patch`, and the tree `build/1.0.0` has only 1 commits for '
+        '`make apply` stopped at `patches/1.0.0/fixes/add-two.patch`, and the tree `build/1.0.0` has only 1 commits for '
         'the 3 patches of `patches/1.0.0`, so the rest of the series would be deleted.\n'
         'Delete the tree and run `make apply LINE=1.0.0` to get back to where it stopped. To drop a patch on purpose, delete its '
         'file before that.'

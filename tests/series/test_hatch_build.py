@@ -26,14 +26,14 @@ from packaging.specifiers import SpecifierSet
 from pydantic_ai_slim.fork.base import base_files, content_digest
 from pydantic_ai_slim.fork.digests import digest_files
 from pydantic_ai_slim.fork.errors import BaseMismatchError, FileNameError, ForkMismatchError, LineError
-from pydantic_ai_slim.fork.line import Archive, PinnedLine, load_line
+from pydantic_ai_slim.fork.line import Archive, PinnedLine, list_patches, load_line
 from pydantic_ai_slim.fork.package import package_digest
 from pydantic_ai_slim.fork.patches import apply_patches, copy_package
 from series.line import pin_patched
 
 ROOT = Path(__file__).parents[2]
 LINES = [load_line(path.parent) for path in sorted(ROOT.glob('patches/*/line.toml'))]
-LINE = next(line for line in LINES if line.base == '1.26.0')
+LINE = LINES[-1]
 
 SOURCE = '_utils.py'
 """A file of the base that the tests patch."""
@@ -53,7 +53,9 @@ def checkout(tmp_path: Path, base: Path) -> Path:
     """What the build of `LINE` needs of this repository, without its patches."""
     folder = tmp_path / 'checkout'
     copy_checkout(folder)
-    for patch in folder.glob('patches/*/*.patch'):
+    for listed in folder.glob('patches/*/series'):
+        listed.write_text('')
+    for patch in folder.rglob('*.patch'):
         patch.unlink()
     pin(folder, base)
     return folder
@@ -105,7 +107,7 @@ def write_patch(patches: Path, name: str, changes: Mapping[str, Callable[[str], 
 
     Args:
         patches: The folder that gets it.
-        name: Its file name.
+        name: Its path there, which is listed last.
         changes: What becomes of the text of each file, by its path in upstream's repository; new files start empty.
             `tests/test_existing.py` is there too.
         tree: A new or empty folder to work in.
@@ -130,8 +132,15 @@ def write_patch(patches: Path, name: str, changes: Mapping[str, Callable[[str], 
         file.write_bytes(change(text).encode())
     git('add', '.')
     git('commit', '--quiet', '--message=Change something\n\nThe reason.')
+    return add_patch(patches, name, git('format-patch', '--stdout', '--full-index', '--no-signature', '-1'))
+
+
+def add_patch(patches: Path, name: str, text: bytes) -> Path:
     patch = patches / name
-    patch.write_bytes(git('format-patch', '--stdout', '--full-index', '--no-signature', '-1'))
+    patch.parent.mkdir(exist_ok=True)
+    patch.write_bytes(text)
+    with (patches / 'series').open('a') as listed:
+        listed.write(f'# A comment\n\n{name}\n')
     return patch
 
 
@@ -157,10 +166,10 @@ def test_wheel_has_what_patches_change_in_the_package_and_nothing_else_of_them(
         'tests/test_existing.py': append('def test_more(): ...\n'),
         'docs/new.md': append('# New\n'),
     }
-    write_patch(patches, '0001-Change-something.patch', changes, tmp_path / 'tree', base)
+    write_patch(patches, 'fixes/change-something.patch', changes, tmp_path / 'tree', base)
     # Only tests and docs, as the patch that adds a missing test would
     only_tests = {'tests/test_other.py': append('def test_other(): ...\n')}
-    write_patch(patches, '0002-Test-something.patch', only_tests, tmp_path / 'other', base)
+    write_patch(patches, 'checks/test-something.patch', only_tests, tmp_path / 'other', base)
 
     unpacked = build_and_unpack(checkout, base, tmp_path / 'out')
 
@@ -177,12 +186,12 @@ def test_wheel_has_what_patches_change_in_the_package_and_nothing_else_of_them(
 def test_patches_are_applied_in_order(checkout: Path, base: Path, tmp_path: Path) -> None:
     patches = checkout / 'patches' / LINE.base
     path = f'pydantic_ai_slim/pydantic_ai/{SOURCE}'
-    first = write_patch(patches, '0001-first.patch', {path: append('# first\n')}, tmp_path / 'tree', base)
+    first = write_patch(patches, 'heart/first.patch', {path: append('# first\n')}, tmp_path / 'tree', base)
     patched = tmp_path / 'patched'
     shutil.copytree(base, patched)
     (patched / 'pydantic_ai' / SOURCE).write_bytes((tmp_path / 'tree' / path).read_bytes())
-    write_patch(patches, '0010-second.patch', {path: append('# second\n')}, tmp_path / 'tree2', patched)
-    assert [patch.name for patch in load_line(patches).patches] == [first.name, '0010-second.patch']
+    write_patch(patches, 'fixes/second.patch', {path: append('# second\n')}, tmp_path / 'tree2', patched)
+    assert [patch.name for patch in load_line(patches).patches] == [first.name, 'second.patch']
 
     unpacked = build_and_unpack(checkout, base, tmp_path / 'out')
 
@@ -220,7 +229,7 @@ def test_build_inside_another_work_tree_and_under_a_user_s_configuration_gives_t
     checkout: Path, base: Path, tmp_path: Path
 ) -> None:
     changes = {f'pydantic_ai_slim/pydantic_ai/{SOURCE}': append('# trailing  \n')}
-    write_patch(checkout / 'patches' / LINE.base, '0001-Change.patch', changes, tmp_path / 'tree', base)
+    write_patch(checkout / 'patches' / LINE.base, 'fixes/change.patch', changes, tmp_path / 'tree', base)
     outer = tmp_path / 'outer'
     outer.mkdir()
     subprocess.run(['git', 'init', '--quiet', str(outer)], check=True)
@@ -244,25 +253,30 @@ def test_build_inside_another_work_tree_and_under_a_user_s_configuration_gives_t
     assert (unpacked / 'pydantic_ai' / SOURCE).read_bytes() == expected
 
 
+CAPS = {'opentelemetry-api': '<1.44', 'cohere': '<6'}
+
+
 def test_metadata_is_the_base_s_own_but_for_version_caps_and_licence(
     checkout: Path, base: Path, tmp_path: Path
 ) -> None:
+    pins = checkout / 'patches' / LINE.base / 'line.toml'
+    pins.write_text(pins.read_text() + ''.join(f'{name} = "{cap}"\n' for name, cap in CAPS.items()))
     unpacked = build_and_unpack(checkout, base, tmp_path / 'out')
     found = email.message_from_bytes(read_info(unpacked, 'METADATA'))
     own = email.message_from_bytes(read_info(base, 'METADATA'))
 
     assert [key for key in found if key == 'Dynamic'] == []
-    assert len(own.get_all('Requires-Dist', [])) == 48
-    assert len(own.get_all('Provides-Extra', [])) == 29
-    assert len(own.get_all('Classifier', [])) == 18
+    assert len(own.get_all('Requires-Dist', [])) == 70
+    assert len(own.get_all('Provides-Extra', [])) == 41
+    assert len(own.get_all('Classifier', [])) == 19
     for field in sorted({*found.keys(), *own.keys()} - {'Version', 'License-File', 'Requires-Dist'}):
         assert (field, found.get_all(field)) == (field, own.get_all(field))
     assert found.get_payload() == own.get_payload()
-    assert found.get_all('Version') == ['1.26.0+lifecycle.3']
+    assert found.get_all('Version') == [LINE.version]
     assert found.get_all('License-File') == ['LICENSE', 'LICENSE.lifecycle']
     assert found.get_all('Requires-Dist') == [capped(text) for text in own.get_all('Requires-Dist', [])]
     assert 'opentelemetry-api<1.44,>=1.28.0' in found.get_all('Requires-Dist', [])
-    assert "cohere<5.20.5,>=5.18.0; (platform_system != 'Emscripten') and extra == 'cohere'" in found.get_all(
+    assert "cohere<6,>=5.20.6; (platform_system != 'Emscripten') and extra == 'cohere'" in found.get_all(
         'Requires-Dist', []
     )
 
@@ -270,9 +284,9 @@ def test_metadata_is_the_base_s_own_but_for_version_caps_and_licence(
 def capped(text: str) -> str:
     """Return a requirement of the base as the fork should have it."""
     requirement = Requirement(text)
-    if requirement.name not in LINE.caps:
+    if requirement.name not in CAPS:
         return text
-    bounds = requirement.specifier & SpecifierSet(LINE.caps[requirement.name])
+    bounds = requirement.specifier & SpecifierSet(CAPS[requirement.name])
     return text.replace(str(requirement.specifier), str(bounds))
 
 
@@ -312,21 +326,21 @@ def assert_refused(checkout: Path, base: Path | None, tmp_path: Path, message: s
 
 def test_base_missing_is_refused(checkout: Path, tmp_path: Path) -> None:
     message = (
-        'BaseMismatchError: The fork of 1.26.0 is built from the installed base, but `pydantic-ai-slim` is not installed in '
-        'the build environment. Build without `--no-build-isolation`, or install `pydantic-ai-slim===1.26.0` there first.'
+        f'BaseMismatchError: The fork of {LINE.base} is built from the installed base, but `pydantic-ai-slim` is not installed in '
+        f'the build environment. Build without `--no-build-isolation`, or install `pydantic-ai-slim==={LINE.base}` there first.'
     )
     assert_refused(checkout, None, tmp_path, message)
 
 
 def test_base_of_another_version_is_refused(checkout: Path, tmp_path: Path) -> None:
     base = tmp_path / 'fake'
-    info = base / 'pydantic_ai_slim-1.26.0+lifecycle.1.dist-info'
+    info = base / f'pydantic_ai_slim-{LINE.base}+lifecycle.1.dist-info'
     info.mkdir(parents=True)
-    (info / 'METADATA').write_text('Metadata-Version: 2.4\nName: pydantic-ai-slim\nVersion: 1.26.0+lifecycle.1\n')
+    (info / 'METADATA').write_text(f'Metadata-Version: 2.4\nName: pydantic-ai-slim\nVersion: {LINE.base}+lifecycle.1\n')
     message = (
-        'BaseMismatchError: The fork of 1.26.0 is built from the installed base, but the build environment holds '
-        '`pydantic-ai-slim` 1.26.0+lifecycle.1. Build without `--no-build-isolation`, or install '
-        '`pydantic-ai-slim===1.26.0` there first: with three equals signs, since two accept the fork itself too.'
+        f'BaseMismatchError: The fork of {LINE.base} is built from the installed base, but the build environment holds '
+        f'`pydantic-ai-slim` {LINE.base}+lifecycle.1. Build without `--no-build-isolation`, or install '
+        f'`pydantic-ai-slim==={LINE.base}` there first: with three equals signs, since two accept the fork itself too.'
     )
     assert_refused(checkout, base, tmp_path, message)
 
@@ -344,8 +358,8 @@ def test_base_of_other_content_is_refused(change: str, checkout: Path, base: Pat
     else:
         add_text(next(other.glob('*.dist-info/METADATA')))
     message = (
-        f'BaseMismatchError: The content of the installed `pydantic-ai-slim` 1.26.0 in `{other}` is not what '
-        f'`{checkout / "patches/1.26.0/line.toml"}` is pinned to:\n'
+        f'BaseMismatchError: The content of the installed `pydantic-ai-slim` {LINE.base} in `{other}` is not what '
+        f'`{checkout}/patches/{LINE.base}/line.toml` is pinned to:\n'
         f'expected {LINE.digest}\n'
         f'found    {content_digest(other)}\n'
         f'Either the installed files were changed, or the package index serves another file under this version. Empty the '
@@ -363,13 +377,13 @@ def add_text(path: Path) -> None:
 def test_patch_that_does_not_apply_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
     patches = checkout / 'patches' / LINE.base
     path = f'pydantic_ai_slim/pydantic_ai/{SOURCE}'
-    patch = write_patch(patches, '0001-Change-something.patch', {path: append('# one\n')}, tmp_path / 'tree', base)
-    patch.with_name('0002-Change-it-again.patch').write_bytes(patch.read_bytes())
+    patch = write_patch(patches, 'fixes/change-something.patch', {path: append('# one\n')}, tmp_path / 'tree', base)
+    add_patch(patches, 'heart/change-it-again.patch', patch.read_bytes())
     lines = (base / 'pydantic_ai' / SOURCE).read_text().count('\n')
     message = (
-        'PatchError: The patch `0002-Change-it-again.patch` does not apply to 1.26.0 with the patches before it. If '
-        '`patches/1.26.0` was edited by hand, put that away with `git stash push --include-untracked -- patches/1.26.0`; if the patch is to change, '
-        'change its commit in the tree of `make apply LINE=1.26.0` and run `make extract LINE=1.26.0`. Then build again. git said:\n'
+        f'PatchError: The patch `heart/change-it-again` does not apply to {LINE.base} with the patches before it. If '
+        f'`patches/{LINE.base}` was edited by hand, put that away with `git stash push --include-untracked -- patches/{LINE.base}`; if the patch is to change, '
+        f'change its commit in the tree of `make apply LINE={LINE.base}` and run `make extract LINE={LINE.base}`. Then build again. git said:\n'
         f'error: patch failed: {path}:{lines - 2}\n'
         f'error: {path}: patch does not apply'
     )
@@ -377,15 +391,15 @@ def test_patch_that_does_not_apply_is_refused(checkout: Path, base: Path, tmp_pa
 
 
 def test_file_that_is_no_patch_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
-    (checkout / 'patches' / LINE.base / '0001-Empty.patch').touch()
+    add_patch(checkout / 'patches' / LINE.base, 'fixes/empty.patch', b'')
     out = tmp_path / 'out'
     out.mkdir()
     done = build(checkout, base, out)
     # The rest of git's words differs between its versions.
     assert done.stderr.startswith(
-        'PatchError: The patch `0001-Empty.patch` does not apply to 1.26.0 with the patches before it. If '
-        '`patches/1.26.0` was edited by hand, put that away with `git stash push --include-untracked -- patches/1.26.0`; if the patch is to change, '
-        'change its commit in the tree of `make apply LINE=1.26.0` and run `make extract LINE=1.26.0`. Then build again. git said:\nerror: '
+        f'PatchError: The patch `fixes/empty` does not apply to {LINE.base} with the patches before it. If '
+        f'`patches/{LINE.base}` was edited by hand, put that away with `git stash push --include-untracked -- patches/{LINE.base}`; if the patch is to change, '
+        f'change its commit in the tree of `make apply LINE={LINE.base}` and run `make extract LINE={LINE.base}`. Then build again. git said:\nerror: '
     )
     assert done.returncode == 1
     assert list(out.iterdir()) == []
@@ -402,9 +416,9 @@ def test_git_missing_is_refused(checkout: Path, base: Path, tmp_path: Path) -> N
 def test_line_missing_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
     shutil.rmtree(checkout / 'patches')
     message = (
-        f'LineError: There is no line `1.26.0`: `{checkout / "patches/1.26.0/line.toml"}` does not exist. The fork is built '
+        f'LineError: There is no line `{LINE.base}`: `{checkout}/patches/{LINE.base}/line.toml` does not exist. The fork is built '
         f'inside a checkout of its repository, where `patches/` and `pydantic_ai_slim/` stand side by side. Clone the '
-        f'repository and build `pydantic_ai_slim/1.26.0` there.'
+        f'repository and build `pydantic_ai_slim/{LINE.base}` there.'
     )
     assert_refused(checkout, base, tmp_path, message)
 
@@ -434,7 +448,7 @@ def test_cap_of_what_the_base_does_not_require_is_refused(checkout: Path, base: 
     path = checkout / 'patches' / LINE.base / 'line.toml'
     path.write_text(path.read_text() + 'opentelemetry-sdk = "<1.44"\nnumpy = "<3"\n')
     message = (
-        f'LineError: `{path}` caps `numpy`, `opentelemetry-sdk`, which `pydantic-ai-slim` 1.26.0 does not require. Correct '
+        f'LineError: `{path}` caps `numpy`, `opentelemetry-sdk`, which `pydantic-ai-slim` {LINE.base} does not require. Correct '
         f'the name or remove the cap, and build again.'
     )
     assert_refused(checkout, base, tmp_path, message)
@@ -445,7 +459,7 @@ def test_cap_of_what_the_base_does_not_require_is_refused(checkout: Path, base: 
 
 def test_installed_base_that_brings_along_more_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
     """All that is pinned is as it was, and a `.pth` would run in the interpreter that builds."""
-    target, wheel = tmp_path / 'installed', tmp_path / 'pydantic_ai_slim-1.26.0-py3-none-any.whl'
+    target, wheel = tmp_path / 'installed', tmp_path / f'pydantic_ai_slim-{LINE.base}-py3-none-any.whl'
     with zipfile.ZipFile(wheel, 'w') as archive:
         for path in sorted(base.rglob('*')):
             name = path.relative_to(base).as_posix()
@@ -453,11 +467,11 @@ def test_installed_base_that_brings_along_more_is_refused(checkout: Path, base: 
                 archive.write(path, name)
         archive.writestr('evil.pth', 'import evil\n')
         archive.writestr('evil.py', '')
-        archive.writestr('pydantic_ai_slim-1.26.0.data/scripts/evil', '#!python\n')
+        archive.writestr(f'pydantic_ai_slim-{LINE.base}.data/scripts/evil', '#!python\n')
     install = [sys.executable, '-m', 'uv', 'pip', 'install', '--quiet', '--offline', '--no-deps']
     subprocess.run([*install, '--target', str(target), str(wheel)], check=True)
     message = (
-        f'BaseMismatchError: The installed `pydantic-ai-slim` 1.26.0 in `{target}` has brought along what the release does not '
+        f'BaseMismatchError: The installed `pydantic-ai-slim` {LINE.base} in `{target}` has brought along what the release does not '
         f'have: `bin/evil`, `evil.pth`, `evil.py`. The package index serves another file under this version, and such a file '
         f'can run code in every Python that has it. Delete that environment, empty the cache of your installer, with `pip cache '
         f'remove pydantic_ai_slim` or `uv cache clean pydantic-ai-slim`, and do not trust that package index.'
@@ -469,7 +483,7 @@ def test_installed_base_without_a_record_is_refused(checkout: Path, base: Path, 
     shutil.copytree(base, other := tmp_path / 'other')
     next(other.glob('pydantic_ai_slim-*/RECORD')).unlink()
     message = (
-        'BaseMismatchError: The installed `pydantic-ai-slim` 1.26.0 has no `RECORD` of the files that came with it, so nobody '
+        f'BaseMismatchError: The installed `pydantic-ai-slim` {LINE.base} has no `RECORD` of the files that came with it, so nobody '
         'can tell what it brought along. Build without `--no-build-isolation`, or install it with pip or uv.'
     )
     assert_refused(checkout, other, tmp_path, message)
@@ -509,19 +523,19 @@ def test_second_metadata_folder_is_refused(checkout: Path, base: Path, tmp_path:
     """As an installer makes it of a wheel that brings such a folder along in its `.data/purelib`."""
     other = tmp_path / 'other'
     shutil.copytree(base, other)
-    second = other / 'Pydantic_AI_Slim-1.26.0.dist-info'
-    shutil.copytree(other / 'pydantic_ai_slim-1.26.0.dist-info', second)
+    second = other / f'Pydantic_AI_Slim-{LINE.base}.dist-info'
+    shutil.copytree(other / f'pydantic_ai_slim-{LINE.base}.dist-info', second)
     (second / 'entry_points.txt').write_text('[console_scripts]\npai = evil:main\n')
     message = (
         f'BaseMismatchError: There are several folders with the metadata of `pydantic-ai-slim` in `{other}`: '
-        f'`Pydantic_AI_Slim-1.26.0.dist-info`, `pydantic_ai_slim-1.26.0.dist-info`. The fork takes its metadata from one that '
+        f'`Pydantic_AI_Slim-{LINE.base}.dist-info`, `pydantic_ai_slim-{LINE.base}.dist-info`. The fork takes its metadata from one that '
         f'is pinned. Build without `--no-build-isolation`, or install `pydantic-ai-slim` there anew; if there are still '
         f'several, the package index serves another file than the release. Do not trust it then.'
     )
     assert_refused(checkout, other, tmp_path, message)
 
 
-@pytest.mark.parametrize('name', ['pydantic.ai.slim-1.26.0.dist-info', 'PYDANTIC_AI_SLIM.egg-info'])
+@pytest.mark.parametrize('name', [f'pydantic.ai.slim-{LINE.base}.dist-info', 'PYDANTIC_AI_SLIM.egg-info'])
 def test_second_metadata_folder_under_any_spelling_is_refused(name: str, base: Path, tmp_path: Path) -> None:
     other = tmp_path / 'other'
     shutil.copytree(base, other)
@@ -535,15 +549,17 @@ def test_wheel_with_a_second_metadata_folder_of_its_own_is_refused_after_install
 ) -> None:
     unpacked, target = tmp_path / 'unpacked', tmp_path / 'installed'
     shutil.copytree(base, unpacked, ignore=shutil.ignore_patterns('bin', '__pycache__', '.lock'))
-    info = unpacked / 'pydantic_ai_slim-1.26.0.data' / 'purelib' / 'Pydantic_AI_Slim-1.26.0.dist-info'
+    info = unpacked / f'pydantic_ai_slim-{LINE.base}.data' / 'purelib' / f'Pydantic_AI_Slim-{LINE.base}.dist-info'
     info.mkdir(parents=True)
-    (info / 'METADATA').write_text('Metadata-Version: 2.4\nName: pydantic-ai-slim\nVersion: 1.26.0\nSummary: Evil\n')
-    wheel = tmp_path / 'pydantic_ai_slim-1.26.0-py3-none-any.whl'
+    (info / 'METADATA').write_text(
+        f'Metadata-Version: 2.4\nName: pydantic-ai-slim\nVersion: {LINE.base}\nSummary: Evil\n'
+    )
+    wheel = tmp_path / f'pydantic_ai_slim-{LINE.base}-py3-none-any.whl'
     with zipfile.ZipFile(wheel, 'w') as archive:
         for path in sorted(unpacked.rglob('*')):
             if path.is_file() and path.name not in ('RECORD', 'INSTALLER', 'REQUESTED'):
                 archive.write(path, path.relative_to(unpacked))
-        archive.writestr('pydantic_ai_slim-1.26.0.dist-info/RECORD', '')
+        archive.writestr(f'pydantic_ai_slim-{LINE.base}.dist-info/RECORD', '')
     install = [sys.executable, '-m', 'uv', 'pip', 'install', '--quiet', '--offline', '--no-deps']
     subprocess.run([*install, '--target', str(target), str(wheel)], check=True)
     (out := tmp_path / 'out').mkdir()
@@ -580,21 +596,21 @@ def test_content_digest_refuses_names_that_do_not_print(name: str) -> None:
 def patched(checkout: Path, base: Path, tmp_path: Path) -> Path:
     """A checkout with a patch for two files, and with the pin of what it makes."""
     changes = {f'pydantic_ai_slim/pydantic_ai/{name}': append('# one\n') for name in ('_utils.py', 'exceptions.py')}
-    write_patch(checkout / 'patches' / LINE.base, '0001-Change.patch', changes, tmp_path / 'tree', base)
+    write_patch(checkout / 'patches' / LINE.base, 'fixes/change.patch', changes, tmp_path / 'tree', base)
     pin(checkout, base)
     return checkout
 
 
 def mismatch(checkout: Path, base: Path, tree: Path, git: str | None = None) -> str:
     """Return what is said when the build makes what is in the folder `tree`."""
-    pins = checkout / 'patches/1.26.0/line.toml'
+    pins = checkout / f'patches/{LINE.base}/line.toml'
     return (
         f'ForkMismatchError: The base with the patches is not the package that `{pins}` is pinned to:\n'
         f'expected {load_line(pins.parent).patched}\n'
         f'found    {package_digest(tree)}\n'
         f'Either the patches are not those that were pinned, or `{git or shutil.which("git")}` has not applied all of them. '
-        f'If they were edited by hand, put that away with `git stash push --include-untracked -- patches/1.26.0` and build again; if they are meant to be others, run `make apply '
-        f'LINE=1.26.0` and `make extract LINE=1.26.0` first.'
+        f'If they were edited by hand, put that away with `git stash push --include-untracked -- patches/{LINE.base}` and build again; if they are meant to be others, run `make apply '
+        f'LINE={LINE.base}` and `make extract LINE={LINE.base}` first.'
     )
 
 
@@ -616,7 +632,7 @@ def test_git_that_does_nothing_is_refused(patched: Path, base: Path, tmp_path: P
 
 
 def test_patches_without_prefixes_are_refused(patched: Path, base: Path, tmp_path: Path, unpatched: Path) -> None:
-    (patch,) = patched.glob('patches/1.26.0/*.patch')
+    (patch,) = patched.glob(f'patches/{LINE.base}/*/*.patch')
     patch.write_text(re.sub(r'(?<=[ /])[ab]/(?=pydantic_ai_slim)', '', patch.read_text()))
     assert_refused(patched, base, tmp_path, mismatch(patched, base, unpatched))
 
@@ -624,15 +640,16 @@ def test_patches_without_prefixes_are_refused(patched: Path, base: Path, tmp_pat
 def test_patch_that_is_cut_off_between_two_files_is_refused(
     patched: Path, base: Path, tmp_path: Path, unpatched: Path
 ) -> None:
-    (patch,) = patched.glob('patches/1.26.0/*.patch')
+    (patch,) = patched.glob(f'patches/{LINE.base}/*/*.patch')
     patch.write_text(patch.read_text().rpartition('diff --git')[0])
     apply_patches([patch], unpatched)
     assert_refused(patched, base, tmp_path, mismatch(patched, base, unpatched))
 
 
 def test_patch_that_is_missing_is_refused(patched: Path, base: Path, tmp_path: Path, unpatched: Path) -> None:
-    (patch,) = patched.glob('patches/1.26.0/*.patch')
+    (patch,) = patched.glob(f'patches/{LINE.base}/*/*.patch')
     patch.unlink()
+    (patch.parent.parent / 'series').write_text('')
     assert_refused(patched, base, tmp_path, mismatch(patched, base, unpatched))
 
 
@@ -650,7 +667,7 @@ def test_line_without_the_digest_of_the_patched_package_is_refused(patched: Path
     path.write_text(re.sub(r'(?m)^patched .*\n', '', path.read_text()))
     message = (
         f'ForkMismatchError: `{path}` has no `patched`, the digest of the package with the patches, so nobody could tell '
-        f'whether they were applied in full. Run `make apply LINE=1.26.0` and `make extract LINE=1.26.0`, which write it, and '
+        f'whether they were applied in full. Run `make apply LINE={LINE.base}` and `make extract LINE={LINE.base}`, which write it, and '
         f'build again.'
     )
     assert_refused(patched, base, tmp_path, message)
@@ -704,13 +721,13 @@ def test_patch_that_takes_more_than_files_of_the_package_is_refused(
     (tmp_path / 'tmp').mkdir()
     (tmp_path / 'tmp' / 'secret.py').write_text('secret\n')
     text, fault = TAKES[what]
-    patch = checkout / 'patches' / LINE.base / '0001-Take-it.patch'
-    patch.write_text(f'From: A. Author <author@example.com>\nSubject: Take it\n\n---\n\n{text}')
+    mail = f'From: A. Author <author@example.com>\nSubject: Take it\n\n---\n\n{text}'
+    add_patch(checkout / 'patches' / LINE.base, 'fixes/take-it.patch', mail.encode())
     message = (
-        f'PatchError: The patch `0001-Take-it.patch` takes more than files of the package:\n- {fault}\nOnly files below '
-        f'`pydantic_ai_slim/pydantic_ai` go into the fork. If `patches/1.26.0` was edited by hand, put that away with `git stash push --include-untracked '
-        f'-- patches/1.26.0`; if the patch is to change, change its commit in the tree of `make apply LINE=1.26.0` and run '
-        f'`make extract LINE=1.26.0`. Then build again.'
+        f'PatchError: The patch `fixes/take-it` takes more than files of the package:\n- {fault}\nOnly files below '
+        f'`pydantic_ai_slim/pydantic_ai` go into the fork. If `patches/{LINE.base}` was edited by hand, put that away with `git stash push --include-untracked '
+        f'-- patches/{LINE.base}`; if the patch is to change, change its commit in the tree of `make apply LINE={LINE.base}` and run '
+        f'`make extract LINE={LINE.base}`. Then build again.'
     )
     assert_refused(checkout, base, tmp_path, message, TMPDIR=str(tmp_path / 'tmp'))
 
@@ -732,14 +749,14 @@ def test_symlink_in_the_patched_package_is_refused(tmp_path: Path) -> None:
 def test_build_under_other_circumstances_gives_the_same_bytes(checkout: Path, base: Path, tmp_path: Path) -> None:
     """Whoever calls hatchling, with whatever umask, time and folder; a patch that makes a file executable changes nothing."""
     changes = {f'pydantic_ai_slim/pydantic_ai/{SOURCE}': append('# one\n')}
-    patch = write_patch(checkout / 'patches' / LINE.base, '0001-Change.patch', changes, tmp_path / 'tree', base)
+    patch = write_patch(checkout / 'patches' / LINE.base, 'fixes/change.patch', changes, tmp_path / 'tree', base)
     build_and_unpack(checkout, base, tmp_path / 'first')
     elsewhere = tmp_path / 'else where'
     shutil.copytree(checkout, elsewhere)
     (tmp_path / 'tmp').mkdir()
     (tmp_path / 'again').mkdir()
     header, rest = patch.read_text().split('\nindex ', 1)
-    (elsewhere / 'patches' / LINE.base / patch.name).write_text(
+    (elsewhere / 'patches' / LINE.base / 'fixes' / patch.name).write_text(
         f'{header}\nold mode 100644\nnew mode 100755\nindex {rest}'
     )
     unlike = {'TZ': 'Pacific/Kiritimati', 'LC_ALL': 'C', 'PYTHONHASHSEED': '268', 'SOURCE_DATE_EPOCH': '1893456000'}
@@ -786,8 +803,8 @@ def test_load_line_returns_what_the_file_says(tmp_path: Path) -> None:
         Some_Package = '<2'
         """,
     )
-    for name in ('0002-b.patch', '0001-a.patch', 'notes.txt'):
-        (folder / name).touch()
+    for name in ('heart/b.patch', 'fixes/a.patch'):
+        add_patch(folder, name, b'')
     line = load_line(folder)
     assert line == PinnedLine(
         folder=folder,
@@ -803,7 +820,23 @@ def test_load_line_returns_what_the_file_says(tmp_path: Path) -> None:
         caps={'some-package': '<2'},
     )
     assert line.version == '9.9.9+lifecycle.3'
-    assert [path.name for path in line.patches] == ['0001-a.patch', '0002-b.patch']
+    assert line.patches == [folder / 'heart/b.patch', folder / 'fixes/a.patch']
+
+
+def test_list_that_is_not_that_of_the_patches_is_refused(tmp_path: Path) -> None:
+    for name in ('heart/b.patch', 'heart/b.patch', 'fixes/a.patch', 'plain.patch'):
+        add_patch(tmp_path, name, b'')
+    (tmp_path / 'fixes/a.patch').rename(tmp_path / 'fixes/c.patch')
+    with pytest.raises(LineError) as caught:
+        list_patches(tmp_path)
+    assert str(caught.value) == (
+        f'`{tmp_path / "series"}` does not list the patches beside it:\n'
+        '- `heart/b.patch` is listed 2 times.\n'
+        '- `fixes/a.patch` is listed, but is not there.\n'
+        '- `plain.patch` is not the path of a patch in a topic, such as `fixes/slug.patch`.\n'
+        '- `fixes/c.patch` is there, but is not listed.\n'
+        'List each patch once, in the order in which they apply, then run the same command again.'
+    )
 
 
 def test_load_line_with_several_faults_names_them_all(tmp_path: Path) -> None:
@@ -893,7 +926,7 @@ def test_each_line_has_a_build_folder_of_its_own(line: PinnedLine) -> None:
         [line.base, line.version, f'{line.base}+lifecycle.{line.number + 1}']
     )
     assert list(accepted) == [line.base]
-    assert f'"../../patches/{line.base}/*"' in text
+    assert f'"../../patches/{line.base}/**"' in text
     assert (ROOT / 'pydantic_ai_slim' / line.base / 'LICENSE.lifecycle').read_bytes() == (ROOT / 'LICENSE').read_bytes()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from tests.series.upstream import quiet
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-LINE = load_line(ROOT / 'patches' / '1.26.0')
+LINE = load_line(max(ROOT.glob('patches/*/line.toml')).parent)
 FOLDER = f'pydantic_ai_slim/{LINE.base}'
 
 
@@ -123,6 +124,13 @@ def test_fork_imports_with_the_newest_dependencies_and_stays_beside_what_depends
     assert environment.version() == LINE.version
 
 
+def add_patch(checkout: Path, text: str) -> None:
+    folder = checkout / 'patches' / LINE.base
+    (folder / 'fixes/added.patch').write_text(text)
+    with (folder / 'series').open('a') as listed:
+        listed.write('fixes/added.patch\n')
+
+
 def test_change_of_a_patch_is_not_hidden_by_the_cache_of_uv(repository: Path, tmp_path: Path) -> None:
     checkout = tmp_path / 'checkout'
     shutil.copytree(repository, checkout)
@@ -132,10 +140,11 @@ def test_change_of_a_patch_is_not_hidden_by_the_cache_of_uv(repository: Path, tm
     install = ['--no-deps', '--requirement', str(tmp_path / 'requirements.txt')]
     environment.install(*install)
     assert 'Building' not in environment.install(*install).stderr
-    (checkout / 'patches' / LINE.base / '9999-Add-a-module.patch').write_text(
+    add_patch(
+        checkout,
         'Subject: [PATCH] Add a module\n\n'
         'diff --git a/pydantic_ai_slim/pydantic_ai/added.py b/pydantic_ai_slim/pydantic_ai/added.py\n'
-        'new file mode 100644\n--- /dev/null\n+++ b/pydantic_ai_slim/pydantic_ai/added.py\n@@ -0,0 +1 @@\n+added = True\n'
+        'new file mode 100644\n--- /dev/null\n+++ b/pydantic_ai_slim/pydantic_ai/added.py\n@@ -0,0 +1 @@\n+added = True\n',
     )
     # As `make extract` pins it.
     (package,) = environment.folder.rglob('site-packages/pydantic_ai')
@@ -150,16 +159,18 @@ def test_change_of_a_patch_is_not_hidden_by_the_cache_of_uv(repository: Path, tm
 def test_build_that_fails_installs_nothing_and_shows_its_message(repository: Path, tmp_path: Path) -> None:
     checkout = tmp_path / 'checkout'
     shutil.copytree(repository, checkout)
-    (checkout / 'patches' / LINE.base / '9999-No-patch.patch').write_text('nothing\n')
+    add_patch(checkout, 'nothing\n')
     environment = Environment(tmp_path / 'environment', 'uv')
-    with pytest.raises(AssertionError, match=r'PatchError: The patch `9999-No-patch.patch` does not apply to 1\.26\.0'):
+    with pytest.raises(
+        AssertionError, match=f'PatchError: The patch `fixes/added` does not apply to {re.escape(LINE.base)}'
+    ):
         environment.install('--no-deps', str(checkout / FOLDER))
     assert not list(environment.folder.rglob('pydantic_ai*'))
 
 
 def test_fork_on_an_index_does_not_become_its_own_base(wheel: Path, repository: Path, tmp_path: Path) -> None:
     out = tmp_path / 'out'
-    # `==1.26.0` would take the fork's wheel from there.
+    # `==BASE` would take the fork's wheel from there.
     run(
         'uv',
         'build',

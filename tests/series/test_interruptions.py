@@ -19,7 +19,7 @@ import pytest
 from series.apply import apply
 from series.extract import extract
 from series.line import Line
-from tests.series.upstream import LATER, PACKAGE, ROOT, User, commit_patches, quiet
+from tests.series.upstream import BUILD, LATER, PACKAGE, ROOT, User, commit_patches, quiet
 
 pytestmark = pytest.mark.slow
 
@@ -142,8 +142,8 @@ def _rebasable(line: Line, user: User) -> None:
     _series(line, user)
     build = line.root / 'pydantic_ai_slim' / line.name
     build.mkdir(parents=True)
-    text = (ROOT / 'pydantic_ai_slim/1.26.0/pyproject.toml').read_text()
-    (build / 'pyproject.toml').write_text(text.replace('1.26.0', line.base))
+    text = (BUILD / 'pyproject.toml').read_text()
+    (build / 'pyproject.toml').write_text(text.replace(BUILD.name, line.base))
     (line.root / 'LICENSE').write_text('Ours\n')
     (line.root / 'CHANGELOG.md').write_text('# Changelog\n\n## 1.0.0\n\n### 1.0.0+lifecycle.1\n\n- One.\n')
     (line.root / 'README.md').write_text('# It\n\n| line | Python |\n| --- | --- |\n| `1.0.0` | 3.12 to 3.12 |\n')

@@ -19,7 +19,7 @@ CONTEXT_VARIABLES = {
     # Which run of a Prefect flow is current, from which the keys of its tasks are made.
     'agent_run': 'durable_exec/prefect/_cache_policies.py',
     'current_agent_run': 'durable_exec/prefect/_utils.py',
-    # The one for lifecycles, on 1.26.0: that of `get_current_run_context()`, which the base of 2.68.0 has.
+    # The one for lifecycles, on older bases: that of `get_current_run_context()`, which the base of 2.68.0 has.
     '_CURRENT_RUN_CONTEXT': '_run_context.py',
 }
 """The context variables that patches add, with their modules."""

@@ -68,13 +68,15 @@ def test_find_line_with_a_wrong_line_toml_raises(line: Line) -> None:
         find_line(line.root)
 
 
-def test_patches_digest_tells_names_and_bytes_apart(line: Line) -> None:
-    (line.folder / '0001-a.patch').write_text('one')
-    one = line.patches_digest()
-    (line.folder / '0001-a.patch').rename(line.folder / '0001-b.patch')
-    renamed = line.patches_digest()
-    (line.folder / '0001-b.patch').write_text('two')
-    assert len({one, renamed, line.patches_digest()}) == 3
-    (line.folder / '0001-b.patch').rename(line.folder / '0001-a.patch')
-    (line.folder / '0001-a.patch').write_text('one')
-    assert line.patches_digest() == one
+def test_patches_digest_tells_bytes_and_order_apart(line: Line) -> None:
+    def write(**texts: str) -> str:
+        shutil.rmtree(line.folder / 'fixes', ignore_errors=True)
+        (line.folder / 'fixes').mkdir()
+        for name, text in texts.items():
+            (line.folder / 'fixes' / f'{name}.patch').write_text(text)
+        (line.folder / 'series').write_text('# A comment\n\n' + ''.join(f'fixes/{name}.patch\n' for name in texts))
+        return line.patches_digest()
+
+    one = write(a='one', b='two')
+    assert write(c='one', b='two') == one
+    assert len({one, write(a='two', b='one'), write(a='one', b='three')}) == 3

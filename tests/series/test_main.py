@@ -85,7 +85,7 @@ def test_main_apply_and_extract_say_what_they_did(run: Run, user: User) -> None:
     user.commit('Add one', {'tests/one.txt': '1\n'})
     assert run('extract', '1.0.0') == (
         0,
-        '`patches/1.0.0` holds the commits of `build/1.0.0`:\nadded 0001-Add-one.patch\n',
+        '`patches/1.0.0` holds the commits of `build/1.0.0`:\nadded fixes/add-one\n',
         '',
     )
     assert run('extract') == (0, '`patches/1.0.0` holds the commits of `build/1.0.0` already.\n', '')
@@ -93,7 +93,7 @@ def test_main_apply_and_extract_say_what_they_did(run: Run, user: User) -> None:
 
 def test_main_branch_says_what_it_made(run: Run, user: User, tmp_path: Path) -> None:
     run('apply')
-    user.commit('Add one\n\nIt is missing.\n\nUpstream-Status: Pending', {'docs/one.md': '# One\n'})
+    user.commit('Add one\n\nIt is missing.\n\nForwarded: no', {'docs/one.md': '# One\n'})
     run('extract')
     clone = tmp_path / 'clone'
     user.git('clone', '--quiet', '--branch', 'series', '.', str(clone))
@@ -101,10 +101,10 @@ def test_main_branch_says_what_it_made(run: Run, user: User, tmp_path: Path) -> 
     said = (
         f'`{clone}` is on the new branch `one`, which adds to `v1.0.0`:\n'
         '- Add one\n'
-        'The title and the text of the pull request are in `build/pull-requests/1.0.0/0001-Add-one.md`.\n'
+        'The title and the text of the pull request are in `build/pull-requests/1.0.0/add-one.md`.\n'
         'Add `docs/one.md` to the navigation in `docs/navigation.yml`, where no page has a name like it.\n'
     )
-    assert run('branch', '1', '--clone', str(clone), '--name', 'one', '--no-tools') == (0, said, '')
+    assert run('branch', 'add-one', '--clone', str(clone), '--name', 'one', '--no-tools') == (0, said, '')
 
 
 def test_main_that_is_refused_prints_why_and_returns_1(run: Run) -> None:
@@ -165,13 +165,12 @@ def test_python_m_series_runs_in_a_process_of_its_own(line: Line, tmp_path: Path
     )
 
 
-@pytest.mark.parametrize('named', [[], ['1.0.0']])
-def test_main_branch_without_a_number_names_the_argument_and_the_variable(run: Run, named: list[str]) -> None:
+def test_main_branch_without_a_name_names_the_argument_and_the_variable(run: Run) -> None:
     said = (
-        'error: There is no number that says which patch the branch is for.\n'
-        'Name one, as in `python -m series branch 1 --clone ../pydantic-ai` (`make branch N=1 CLONE=../pydantic-ai`).\n'
+        'error: There is no name that says which patch the branch is for.\n'
+        'Name one, as in `make branch PATCH=heart/slug CLONE=../pydantic-ai`; `make overview` lists them.\n'
     )
-    assert run('branch', *named, '--clone', '.') == (1, '', said)
+    assert run('branch', '', '1.0.0', '--clone', '.') == (1, '', said)
 
 
 def test_main_branch_without_a_clone_names_the_option_and_the_variable(
@@ -179,8 +178,8 @@ def test_main_branch_without_a_clone_names_the_option_and_the_variable(
 ) -> None:
     monkeypatch.chdir(line.root)
 
-    assert main(['branch', '1']) == 1
+    assert main(['branch', 'add-one']) == 1
     assert capsys.readouterr().err == (
         'error: There is no clone of upstream to make the branch in.\n'
-        'Name yours with `--clone DIR` (`make branch N=1 CLONE=../pydantic-ai`).\n'
+        'Name yours with `--clone DIR` (`make branch PATCH=heart/slug CLONE=../pydantic-ai`).\n'
     )

@@ -19,7 +19,7 @@ lost before the toolset is reached, see
 https://github.com/pydantic/pydantic-ai/issues/1234567890/a-very-long-address-indeed
 
 - This goes away when upstream passes the exception on."""
-STATUS = 'Upstream-Status: Pending'
+STATUS = 'Forwarded: no'
 
 
 def faults(patch: Path, *earlier: str) -> list[str]:
@@ -60,8 +60,8 @@ def test_message_faults_of_a_good_subject_are_none(tmp_path: Path, subject: str)
     'trailers',
     [
         STATUS,
-        'Closes: https://github.com/pydantic/pydantic-ai/issues/1\nUpstream-Status: Submitted [https://example.com/1]',
-        'Upstream-Status: Inappropriate [upstream solves it in another way]',
+        'Closes: https://github.com/pydantic/pydantic-ai/issues/1\nForwarded: https://example.com/1',
+        'Forwarded: not-needed (upstream solves it in another way)',
     ],
 )
 def test_message_faults_of_good_trailers_are_none(tmp_path: Path, trailers: str) -> None:
@@ -101,16 +101,16 @@ def test_message_faults_of_a_bad_subject_name_it(tmp_path: Path, subject: str, f
             ["The line '#4347 asked for it.' of the body is a comment for git, which drops it when a fixup is folded in."],
         ),
         (f'{BODY}\n\nThis\n---\nand that.\n\n{STATUS}', [
-            'The last paragraph is not trailers only; there has to be an `Upstream-Status:`.',
+            'The last paragraph is not trailers only; there has to be a `Forwarded:`.',
             'The body has a line of three dashes, at which git ends a message.',
         ]),
-        (BODY, ['The last paragraph is not trailers only; there has to be an `Upstream-Status:`.']),
-        (f'{BODY}\n\nBy the way.\n{STATUS}', ['The last paragraph is not trailers only; there has to be an `Upstream-Status:`.']),
-        (f'{BODY}\n\nCloses: https://example.com/1', ['There has to be one trailer `Upstream-Status:`, and there are 0.']),
-        (f'{BODY}\n\n{STATUS}\n{STATUS}', ['There has to be one trailer `Upstream-Status:`, and there are 2.']),
+        (BODY, ['The last paragraph is not trailers only; there has to be a `Forwarded:`.']),
+        (f'{BODY}\n\nBy the way.\n{STATUS}', ['The last paragraph is not trailers only; there has to be a `Forwarded:`.']),
+        (f'{BODY}\n\nCloses: https://example.com/1', ['There has to be one trailer `Forwarded:`, and there are 0.']),
+        (f'{BODY}\n\n{STATUS}\n{STATUS}', ['There has to be one trailer `Forwarded:`, and there are 2.']),
         (
-            f'{BODY}\n\nUpstream-Status: Submitted',
-            ["`Upstream-Status` must be `Pending`, `Submitted [https://…]` or `Inappropriate [why]`, but is 'Submitted'."],
+            f'{BODY}\n\nForwarded: Pending',
+            ["`Forwarded` must be `no`, `https://…` or `not-needed (why)`, but is 'Pending'."],
         ),
         (
             f'{BODY}\n\n{STATUS}\nSigned-off-by: A. Author <author@example.com>',
@@ -128,7 +128,7 @@ def test_message_faults_are_all_named_at_once(tmp_path: Path) -> None:
         "The subject 'fix: it.' ends in a full stop.",
         'The body has 2 words; it should have between 30 and 600.',
         f"The line '{'w' * 40} {'w' * 40}' of the body has 81 characters; 72 are the most.",
-        'The last paragraph is not trailers only; there has to be an `Upstream-Status:`.',
+        'The last paragraph is not trailers only; there has to be a `Forwarded:`.',
     ]
 
 
@@ -156,7 +156,7 @@ def test_read_message_returns_what_git_am_would_commit(tmp_path: Path) -> None:
 
     assert message.author == ('A. Author', 'author@example.com', 'Sat, 1 Feb 2025 12:00:00 +0100')
     assert (message.subject, message.text) == ('Use [both]', BODY)
-    assert message.trailers == (('Needs', 'Pass it on'), ('Needs', 'Add `copy()`'), ('Upstream-Status', 'Pending'))
+    assert message.trailers == (('Needs', 'Pass it on'), ('Needs', 'Add `copy()`'), ('Forwarded', 'no'))
     assert message.values('Needs') == ['Pass it on', 'Add `copy()`']
 
 

@@ -35,7 +35,7 @@ from series.extract import extract
 from series.index import Release
 from series.line import Line, find_line
 from series.rebase import abort_rebase, continue_rebase, rebase
-from tests.series.upstream import LATER, PACKAGE, PUBLISHED, ROOT, Index, User, quiet
+from tests.series.upstream import BUILD, LATER, PACKAGE, PUBLISHED, Index, User, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 OLD = PACKAGE['pydantic_ai/tools.py']
@@ -76,8 +76,8 @@ def carry(line: Line, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Line]:
         )
         build = line.root / 'pydantic_ai_slim' / line.name
         build.mkdir(parents=True)
-        text = (ROOT / 'pydantic_ai_slim/1.26.0/pyproject.toml').read_text()
-        (build / 'pyproject.toml').write_text(text.replace('1.26.0', line.base))
+        text = (BUILD / 'pyproject.toml').read_text()
+        (build / 'pyproject.toml').write_text(text.replace(BUILD.name, line.base))
         (line.root / 'LICENSE').write_text('Ours\n')
         (line.root / 'CHANGELOG.md').write_text('# Changelog\n\n## 1.0.0\n\n### 1.0.0+lifecycle.1\n\n- One.\n')
         (line.root / 'README.md').write_text(
@@ -141,8 +141,8 @@ def test_rebase_makes_the_whole_line(
 
     new = find_line(line.root)
     assert (rebased.line, new.name) == (new, '1.1.0')
-    assert rebased.unchanged == ['0001-Add-one.patch', '0002-Swap-the-summands.patch']
-    assert (rebased.changed, rebased.dropped) == ([], ['0003-Add-double.patch'])
+    assert rebased.unchanged == ['fixes/add-one.patch', 'fixes/swap-the-summands.patch']
+    assert (rebased.changed, rebased.dropped) == ([], ['fixes/add-double.patch'])
     assert rebased.notes == [
         'The cap `nothing<2` is left out, since the base does not require `nothing`.',
         'The cap `rich<13` is left out, since the base requires `rich>=13`.',
@@ -176,7 +176,7 @@ def test_rebase_makes_the_whole_line(
     assert (
         new.folder / 'tests.in'
     ).read_text() == '# What the tests need.\npydantic-ai-slim[cli]===1.1.0\nanyio     # a reason\npytest\n'
-    assert [patch.name for patch in new.patches] == ['0001-Add-one.patch', '0002-Swap-the-summands.patch']
+    assert [patch.name for patch in new.patches] == ['fixes/add-one.patch', 'fixes/swap-the-summands.patch']
 
     build = line.root / 'pydantic_ai_slim/1.1.0'
     assert {path.name for path in build.iterdir()} == {'pyproject.toml', 'LICENSE', 'LICENSE.lifecycle'}
@@ -210,7 +210,7 @@ def test_rebase_tells_changed_patches_from_those_that_stay(carry: Callable[..., 
     both = ('Swap the summands', {TOOLS: OLD.replace('a + b', 'b + a'), 'tests/one.txt': '1\n'})
     label = ('Call it label', {TOOLS: NEW.replace('a + b', 'b + a'), 'tests/two.txt': '2\n'})
     rebased = rebase(carry(both, label), '1.1.0', quiet)
-    assert (rebased.unchanged, rebased.changed) == (['0001-Swap-the-summands.patch'], ['0002-Call-it-label.patch'])
+    assert (rebased.unchanged, rebased.changed) == (['fixes/swap-the-summands.patch'], ['fixes/call-it-label.patch'])
     assert rebased.notes[0] == (
         '`Call it label` changes nothing in the package any more. If the base has its tests too, drop it.'
     )
@@ -253,7 +253,7 @@ def test_rebase_leaves_unfinished_work_in_the_old_tree_alone(carry: Callable[...
     (line.tree / TOOLS).write_text('work\n')
     before = {name: text for name, text in everything(line).items() if name.startswith('build/1.0.0/')}
     rebased = rebase(line, '1.1.0', quiet)
-    assert rebased.unchanged == ['0001-Add-one.patch']
+    assert rebased.unchanged == ['fixes/add-one.patch']
     assert {name: text for name, text in everything(line).items() if name.startswith('build/1.0.0/')} == before
 
 
@@ -297,7 +297,7 @@ def test_rebase_of_a_conflict_stops_in_the_tree_and_nowhere_else(carry: Callable
         rebase(line, '1.1.0', quiet)
     number = (user.tree / TOOLS).read_text().splitlines().index('<<<<<<< HEAD') + 1
     assert str(error.value) == (
-        'The patch `0002-Call-it-title.patch` of 1.0.0+lifecycle.1 conflicts with `pydantic-ai-slim` 1.1.0. 1 of 3 patches '
+        'The patch `fixes/call-it-title.patch` of 1.0.0+lifecycle.1 conflicts with `pydantic-ai-slim` 1.1.0. 1 of 3 patches '
         'are in the tree.\n'
         'It waits in `build/1.1.0`, with conflict marks. Edit the marked files, `git -C build/1.1.0 add` or `rm` them, and '
         f'run `{CONTINUE}`; if upstream has all of it, run `{SKIP}`; or give up with `{ABORT}`.\n'
@@ -316,8 +316,8 @@ def test_rebase_continues_after_git_am_continue_of_the_user(stopped: Line, user:
     user.git('am', '--continue')
     rebased = continue_rebase(stopped.root, None, quiet)
     assert (rebased.unchanged, rebased.changed, rebased.dropped) == (
-        ['0001-Add-one.patch', '0003-Add-two.patch'],
-        ['0002-Call-it-title.patch'],
+        ['fixes/add-one.patch', 'fixes/add-two.patch'],
+        ['fixes/call-it-title.patch'],
         [],
     )
     assert user.subjects() == ['Add one', 'Call it title', 'Add two']
@@ -329,10 +329,12 @@ def test_rebase_continue_of_what_is_not_resolved_refuses(stopped: Line, user: Us
     for _ in range(2):
         with pytest.raises(ApplyError) as error:
             continue_rebase(stopped.root, '1.1.0', quiet)
-        assert error.value.problem == 'The patch `0002-Call-it-title.patch` waits in `build/1.1.0` and is not resolved.'
+        assert (
+            error.value.problem == 'The patch `fixes/call-it-title.patch` waits in `build/1.1.0` and is not resolved.'
+        )
         assert 'You still have unmerged paths in your index.' in error.value.words
     resolve(user)
-    assert continue_rebase(stopped.root, '1.1.0', quiet).changed == ['0002-Call-it-title.patch']
+    assert continue_rebase(stopped.root, '1.1.0', quiet).changed == ['fixes/call-it-title.patch']
 
 
 @pytest.mark.usefixtures('near')
@@ -351,7 +353,7 @@ def test_rebase_continue_of_what_has_conflict_marks_refuses(stopped: Line, user:
     with pytest.raises(ApplyError) as error:
         continue_rebase(stopped.root, None, quiet)
     assert str(error.value) == (
-        'The patch `0002-Call-it-title.patch` waits in `build/1.1.0`, and what is added for it still has conflict marks.\n'
+        'The patch `fixes/call-it-title.patch` waits in `build/1.1.0`, and what is added for it still has conflict marks.\n'
         'It waits in `build/1.1.0`, with conflict marks. Edit the marked files, `git -C build/1.1.0 add` or `rm` them, and run '
         f'`{CONTINUE}`; if upstream has all of it, run `{SKIP}`; or give up with `{ABORT}`.\n'
         '\n'
@@ -362,7 +364,7 @@ def test_rebase_continue_of_what_has_conflict_marks_refuses(stopped: Line, user:
 
     (user.tree / TOOLS).write_text(NEW.replace('def label', 'def title'))
     user.git('add', '--all')
-    assert continue_rebase(stopped.root, None, quiet).changed == ['0002-Call-it-title.patch']
+    assert continue_rebase(stopped.root, None, quiet).changed == ['fixes/call-it-title.patch']
 
 
 @pytest.mark.usefixtures('near')
@@ -393,7 +395,7 @@ def test_rebase_continue_with_nothing_left_of_a_patch_refuses(stopped: Line, use
     user.git('checkout', '--quiet', 'HEAD', '--', TOOLS)
     with pytest.raises(ApplyError, match=r'waits in .* and is not resolved'):
         continue_rebase(stopped.root, None, quiet)
-    assert continue_rebase(stopped.root, None, quiet, skip=True).dropped == ['0002-Call-it-title.patch']
+    assert continue_rebase(stopped.root, None, quiet, skip=True).dropped == ['fixes/call-it-title.patch']
 
 
 @pytest.mark.usefixtures('near')
@@ -408,17 +410,17 @@ def test_rebase_continue_stops_at_the_next_conflict(carry: Callable[..., Line], 
     with pytest.raises(ApplyError) as error:
         continue_rebase(line.root, None, quiet)
     assert error.value.problem == (
-        'The patch `0003-Call-it-name-of-a-tool.patch` of 1.0.0+lifecycle.1 conflicts with `pydantic-ai-slim` 1.1.0. '
+        'The patch `fixes/call-it-name-of-a-tool.patch` of 1.0.0+lifecycle.1 conflicts with `pydantic-ai-slim` 1.1.0. '
         '2 of 3 patches are in the tree.'
     )
     rebased = continue_rebase(line.root, None, quiet, skip=True)
-    assert (rebased.changed, rebased.dropped) == (['0001-Call-it-title.patch'], ['0003-Call-it-name-of-a-tool.patch'])
+    assert (rebased.changed, rebased.dropped) == (['fixes/call-it-title.patch'], ['fixes/call-it-name-of-a-tool.patch'])
 
 
 @pytest.mark.usefixtures('near')
 def test_rebase_skip_leaves_the_patch_out(stopped: Line, user: User) -> None:
     rebased = continue_rebase(stopped.root, None, quiet, skip=True)
-    assert rebased.dropped == ['0002-Call-it-title.patch']
+    assert rebased.dropped == ['fixes/call-it-title.patch']
     assert user.subjects() == ['Add one', 'Add two']
     assert '- Left out: Call it title.\n' in (stopped.root / 'CHANGELOG.md').read_text()
 
@@ -429,15 +431,15 @@ def test_rebase_continue_after_git_am_abort_drops_nothing_in_silence(stopped: Li
     with pytest.raises(RebaseError) as error:
         continue_rebase(stopped.root, None, quiet)
     assert str(error.value) == (
-        'The tree `build/1.1.0` is without `0002-Call-it-title.patch`, `0003-Add-two.patch` of 1.0.0+lifecycle.1.\n'
-        'Apply what is missing with `git -C build/1.1.0 am --3way .git/series-rebase/series/0002-Call-it-title.patch` and '
+        'The tree `build/1.1.0` is without `fixes/call-it-title.patch`, `fixes/add-two.patch` of 1.0.0+lifecycle.1.\n'
+        'Apply what is missing with `git -C build/1.1.0 am --3way .git/series-rebase/series/fixes/call-it-title.patch` and '
         f'the like, and run `{CONTINUE}`; or leave it out with `{SKIP}`.'
     )
-    user.git('am', '--3way', '.git/series-rebase/series/0003-Add-two.patch')
+    user.git('am', '--3way', '.git/series-rebase/series/fixes/add-two.patch')
     rebased = continue_rebase(stopped.root, None, quiet, skip=True)
     assert (rebased.unchanged, rebased.dropped) == (
-        ['0001-Add-one.patch', '0003-Add-two.patch'],
-        ['0002-Call-it-title.patch'],
+        ['fixes/add-one.patch', 'fixes/add-two.patch'],
+        ['fixes/call-it-title.patch'],
     )
 
 
@@ -502,7 +504,7 @@ def test_rebase_that_is_interrupted_leaves_no_half_of_a_line(
         rebased = continue_rebase(line.root, None, quiet)
     else:
         rebased = rebase(line, '1.1.0', quiet)
-    assert rebased.unchanged == ['0001-Add-one.patch', '0002-Swap-the-summands.patch']
+    assert rebased.unchanged == ['fixes/add-one.patch', 'fixes/swap-the-summands.patch']
     assert extract(rebased.line, quiet) == []
     assert (line.root / 'CHANGELOG.md').read_text().count('## 1.1.0\n') == 1
     assert sorted(path.name for path in (line.root / 'build').iterdir()) == ['1.1.0', 'cache']
@@ -587,7 +589,7 @@ def test_rebase_of_a_line_that_does_not_apply_itself_refuses(carry: Callable[...
     with pytest.raises(ApplyError) as error:
         rebase(line, '1.1.0', quiet)
     assert f'{error.value.problem}\n{error.value.remedy}' == (
-        'The patch `patches/1.0.0/0002-Swap-the-summands.patch` does not apply to its own line.\n'
+        'The patch `patches/1.0.0/fixes/swap-the-summands.patch` does not apply to its own line.\n'
         'Resolve it there first, with `make apply LINE=1.0.0`.'
     )
     assert not (line.root / 'build/1.1.0').exists()

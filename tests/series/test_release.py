@@ -131,17 +131,19 @@ def test_release_bill_of_materials_names_base_patches_and_requirements(releasabl
     assert {'ref': 'fork', 'dependsOn': ['httpx', 'rich']} in bill['dependencies']
 
 
-def test_release_bill_of_materials_keeps_the_order_of_the_patches(releasable: Line) -> None:
+def test_release_bill_of_materials_lists_the_patches_of_all_topics(releasable: Line) -> None:
     (first,) = releasable.patches
-    for number in (10, 2, 30):
-        shutil.copy(first, first.with_name(f'{number:04}-Same.patch'))
+    (other := first.parent.with_name('heart')).mkdir()
+    shutil.copy(first, other)
+    with (releasable.folder / 'series').open('a') as listed:
+        listed.write(f'heart/{first.name}\n')
     wheel = releasable.root / 'any.whl'
     with zipfile.ZipFile(wheel, 'w') as content:
         content.writestr('any.dist-info/METADATA', 'Name: any\nLicense-Expression: MIT\n')
     commit_time = module.datetime(2025, 1, 1)
     bill = json.loads(module.bill_of_materials(releasable, wheel, 'commit', commit_time))
     urls = [patch['diff']['url'] for patch in bill['metadata']['component']['pedigree']['patches']]
-    assert urls == [f'patches/{BASE}/{patch.name}' for patch in releasable.patches]
+    assert urls == [f'patches/{BASE}/{topic}/{first.name}' for topic in ('fixes', 'heart')]
 
 
 def test_release_again_gives_the_same_bytes_whatever_the_circumstances(

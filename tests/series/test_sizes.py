@@ -12,7 +12,7 @@ from series.apply import apply
 from series.extract import extract
 from series.line import Line, find_line
 from series.sizes import Size, added_lines, sizes
-from tests.series.upstream import PACKAGE, User, quiet
+from tests.series.upstream import PACKAGE, User, drop_patch, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 MORE = PACKAGE['pydantic_ai/tools.py'] + '\n\n# A comment\ndef more() -> int:\n    return 1\n'
@@ -64,10 +64,11 @@ def test_sizes_common_lines_are_in_the_same_order() -> None:
 def other(series: Line) -> Line:
     """Another line, without the second patch and with a little less in the first."""
     folder = Path(shutil.copytree(series.folder, series.folder.with_name('0.9.0')))
-    sorted(folder.glob('*.patch'))[1].unlink()
-    (patch,) = folder.glob('*.patch')
+    line = replace(series, folder=folder)
+    drop_patch(line.patches[1])
+    (patch,) = line.patches
     patch.write_text(patch.read_text().replace('+    return 1', '+    return 2'))
-    return replace(series, folder=folder)
+    return line
 
 
 def test_sizes_lists_the_patches_of_the_newest_line_first(series: Line) -> None:

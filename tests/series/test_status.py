@@ -14,7 +14,7 @@ from series.extract import extract
 from series.line import Line, find_line
 from series.merge import Outcome
 from series.status import status
-from tests.series.upstream import LATER, PACKAGE, Index, User, quiet, write_wheel
+from tests.series.upstream import LATER, PACKAGE, Index, User, drop_patch, quiet, write_wheel
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 OLD = PACKAGE['pydantic_ai/tools.py']
@@ -111,8 +111,8 @@ def test_status_onto_an_unknown_release_refuses(series: Line, index: Index) -> N
 
 
 def test_status_of_a_line_that_does_not_apply_itself_refuses(series: Line, index: Index) -> None:
-    series.patches[0].unlink()
-    series.patches[1].write_text('Not a mail\n')
+    drop_patch(series.patches[0])
+    series.patches[0].write_text('Not a mail\n')
     with pytest.raises(ApplyError, match='does not apply to its own line'):
         status([series], quiet)
 
@@ -124,12 +124,12 @@ def test_status_prints_a_table_of_each_line(
     assert main(['status']) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0] == '1.0.0 on 2.0.0'
-    assert [row.split() for row in said if row.startswith('  00')] == [
-        ['0001-Add-one', 'applies'],
-        ['0002-Swap-the-summands', 'merges'],
-        ['0003-Call-it-title', 'conflicts', f'{TOOLS}:5'],
-        ['0004-Return-another-title', 'applies'],
-        ['0005-Add-double', 'contained'],
+    assert [row.split() for row in said if row.startswith('  fixes')] == [
+        ['fixes/add-one', 'applies'],
+        ['fixes/swap-the-summands', 'merges'],
+        ['fixes/call-it-title', 'conflicts', f'{TOOLS}:5'],
+        ['fixes/return-another-title', 'applies'],
+        ['fixes/add-double', 'contained'],
     ]
     assert said[-1] == '2 applies, 1 merges, 1 contained, 1 conflicts'
     (series.folder / 'line.toml').write_text((series.folder / 'line.toml').read_text().replace('"1.0.0"', '"2.0.0"'))

@@ -29,9 +29,9 @@ MESSAGE = """\
 
 The package has no such thing today, and what a user writes instead has
 to be written again for each project. A subclass can't do it, since
-there is no class. This goes away when upstream has it.
+there is no class.
 
-Upstream-Status: Pending
+Forwarded: no
 """
 INIT = 'pydantic_ai_slim/pydantic_ai/__init__.py'
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
@@ -48,7 +48,7 @@ REMEDY = (
 
 def needing(subject: str, *needs: str) -> str:
     """Return a message that names the patches which this one needs."""
-    return MESSAGE.format(subject).replace('Upstream', ''.join(f'Needs: {need}\n' for need in needs) + 'Upstream')
+    return MESSAGE.format(subject).replace('Forwarded', ''.join(f'Needs: {need}\n' for need in needs) + 'Forwarded')
 
 
 def write(line: Line, user: User, *commits: tuple[str, dict[str, str | bytes]]) -> None:
@@ -104,18 +104,18 @@ def test_verify_of_a_good_series_counts_its_tests_and_names_patch_and_step(
     assert steps == [
         ("Making the environment of upstream's tests", 0, None),
         ('Checking the base out', 0, None),
-        ('Applying `0001-Add-subtract.patch`', 0, 2),
-        ('Applying `0002-Test-add-more.patch`', 1, 2),
+        ('Applying `fixes/add-subtract`', 0, 2),
+        ('Applying `fixes/test-add-more`', 1, 2),
         # Each after those before it, the second on the base, and all after the last.
-        ('Asking ruff about `0001-Add-subtract.patch`', 0, 4),
-        ('Testing `0001-Add-subtract.patch`', 0, 4),
+        ('Asking ruff about `fixes/add-subtract`', 0, 4),
+        ('Testing `fixes/add-subtract`', 0, 4),
         ('Verifying the patches', 1, 4),
         ('Testing what all patches carry, after the last', 1, 4),
         ('Verifying the patches', 2, 4),
-        ('Asking ruff about `0002-Test-add-more.patch`', 2, 4),
-        ('Testing `0002-Test-add-more.patch`', 2, 4),
+        ('Asking ruff about `fixes/test-add-more`', 2, 4),
+        ('Testing `fixes/test-add-more`', 2, 4),
         ('Verifying the patches', 3, 4),
-        ('Testing `0002-Test-add-more.patch`, on the base alone', 3, 4),
+        ('Testing `fixes/test-add-more`, on the base alone', 3, 4),
         ('Verifying the patches', 4, 4),
     ]
 
@@ -171,17 +171,17 @@ def test_verify_names_all_faults_at_once(line: Line, user: User) -> None:
     assert text == (
         'The series on 1.0.0 has 8 faults.\n'
         '\n'
-        '`patches/1.0.0/0001-fix-Say-hello.patch`:\n'
+        '`patches/1.0.0/fixes/fix-say-hello.patch`:\n'
         "- The subject 'fix: Say hello' has a prefix.\n"
         '- There is no body.\n'
-        '- The last paragraph is not trailers only; there has to be an `Upstream-Status:`.\n'
+        '- The last paragraph is not trailers only; there has to be a `Forwarded:`.\n'
         '- It touches `hello.txt`, which is in none of `pydantic_ai_slim/pydantic_ai/`, `tests/`, `docs/`.\n'
         '\n'
-        '`patches/1.0.0/0002-Add-subtract.patch`:\n'
+        '`patches/1.0.0/fixes/add-subtract.patch`:\n'
         "- The subject 'Add `subtract()`.' ends in a full stop.\n"
         '- The tests in `tests/test_subtract.py` fail after it.\n'
         '\n'
-        '`patches/1.0.0/0003-Add-multiply.patch`:\n'
+        '`patches/1.0.0/fixes/add-multiply.patch`:\n'
         '- It changes `pydantic_ai_slim/pydantic_ai/` and carries no test of that.\n'
         '- The tests in `tests/test_subtract.py` fail after it.\n'
         '\n'
@@ -216,7 +216,7 @@ def test_verify_of_a_package_that_only_the_next_patch_makes_whole_finds_the_firs
     with pytest.raises(VerifyError) as error:
         check(line)
     assert {patch: [fault.problem for fault in found] for patch, found in error.value.faults.items()} == {
-        'patches/1.0.0/0001-Export-subtract.patch': ['`import pydantic_ai` fails after it.']
+        'patches/1.0.0/fixes/export-subtract.patch': ['`import pydantic_ai` fails after it.']
     }
 
 
@@ -269,7 +269,7 @@ def test_verify_of_a_patch_that_does_not_apply_stops_there(line: Line, user: Use
     assert str(error.value) == (
         'The series on 1.0.0 has 1 fault.\n'
         '\n'
-        '`patches/1.0.0/0001-Add-subtract.patch`:\n'
+        '`patches/1.0.0/fixes/add-subtract.patch`:\n'
         '- It does not apply to the base with the patches before it.\n'
         f'    error: patch failed: {TOOLS}:4\n'
         f'    error: {TOOLS}: patch does not apply\n'
@@ -282,11 +282,7 @@ def test_verify_of_a_patch_that_extract_would_write_otherwise_says_so(line: Line
     write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT))
     patch = line.patches[0]
     patch.write_text(re.sub(r'^index .*\n', '', patch.read_text(), flags=re.MULTILINE))
-    patch.rename(patch.with_name('0001-subtract.patch'))
-    assert faults(line) == [
-        '`make extract` would call it `0001-Add-subtract.patch`.',
-        '`make extract` would write it otherwise. Let it, after `make apply`.',
-    ]
+    assert faults(line) == ['`make extract` would write it otherwise. Let it, after `make apply`.']
     apply(line, quiet)
     extract(line, quiet)
     check(line)
@@ -394,7 +390,7 @@ def test_verify_of_a_patch_that_names_what_it_does_not_need_says_so(line: Line, 
         (needing('Add a title', 'Add `subtract()`'), TITLE),
     )
     assert faults(line) == [
-        'It needs no `0001-Add-subtract.patch`, without which it applies and its tests pass, but names it in `Needs:`.'
+        'It needs no `fixes/add-subtract`, without which it applies and its tests pass, but names it in `Needs:`.'
     ]
 
 

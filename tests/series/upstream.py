@@ -15,10 +15,12 @@ from typing import Any
 
 from pydantic_ai_slim.fork.base import content_digest
 from pydantic_ai_slim.fork.digests import digest_files
-from series.line import Line, find_line
+from series.line import Line, find_line, line_names
 
 ROOT = Path(__file__).parents[2]
 BASE = '1.0.0'
+BUILD = ROOT / 'pydantic_ai_slim' / line_names(ROOT)[-1]
+"""A build folder of this repository."""
 
 PACKAGE = {
     'pydantic_ai/__init__.py': 'from .tools import add\n\n__all__ = ("add",)\n',
@@ -198,7 +200,7 @@ base = "{BASE}"
 released = 2025-01-31
 number = 1
 digest = "{content_digest(unpacked)}"
-licences = "{digest_files({path.name: path.read_bytes() for path in (ROOT / 'pydantic_ai_slim' / '1.26.0').glob('LICENSE*')})}"
+licences = "{digest_files({path.name: path.read_bytes() for path in BUILD.glob('LICENSE*')})}"
 python = ["3.12"]
 
 [tests]
@@ -236,6 +238,13 @@ class User:
     def subjects(self) -> list[str]:
         """Return the subjects of the tree's commits, without the base's."""
         return self.git('log', '--reverse', '--format=%s', 'refs/series/base..HEAD').splitlines()
+
+
+def drop_patch(patch: Path) -> None:
+    """Delete a patch and its line in the list."""
+    listed = patch.parent.parent / 'series'
+    listed.write_text(listed.read_text().replace(f'{patch.parent.name}/{patch.name}\n', ''))
+    patch.unlink()
 
 
 def commit_patches(line: Line) -> None:
