@@ -1,6 +1,6 @@
 # The front door: every target is one line of action. `make help` lists them.
 #
-# Needs Python 3.10 or newer (another than `python3` with PYTHON3=…), git and make.
+# Needs Python 3.11 or newer (another than `python3` with PYTHON3=…), git and make.
 
 PYTHON3 ?= python3
 LINE ?=
@@ -153,6 +153,10 @@ lock: $(READY) ## lock the newest releases of what the tool, the docs, the bench
 sizes: ## print how many lines git holds, for each folder and in all
 	@git grep -Ic '' | awk -F: '{split($$1, path, "/"); lines[path[1]] += $$NF; lines["all"] += $$NF} END {for (each in lines) printf "%7d %s\n", lines[each], each}' | sort -rn
 
+.PHONY: sizes
+sizes: ## count the lines of text in git, by folder
+	@git grep -Ic '' | awk -F: '{ split($$1, parts, "/"); name = index($$1, "/") ? parts[1] "/" : "the rest"; lines[name] += $$NF; all += $$NF } END { for (name in lines) printf "%7d %s\n", lines[name], name; printf "%7d in all\n", all }' | sort -n
+
 .PHONY: clean
 clean: ## delete what was made, but for the release, the trees, the texts of pull requests and the results of the matrix
 	@$(PYTHON3) -c 'from pathlib import Path; from series.folders import sweep; sweep(Path())'
@@ -160,7 +164,7 @@ clean: ## delete what was made, but for the release, the trees, the texts of pul
 	@test ! -d dist || find dist -mindepth 1 -maxdepth 1 ! -name release -exec rm -rf {} +
 
 $(READY): requirements/tool.txt
-	@$(PYTHON3) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed, but `$(PYTHON3)` is " + sys.version.split()[0] + ". Name another with `make PYTHON3=...`.")'
+	@$(PYTHON3) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, but `$(PYTHON3)` is " + sys.version.split()[0] + ". Name another with `make PYTHON3=...`.")'
 	@$(PYTHON3) -m series.install
 
 $(MORE_READY): requirements/more.txt $(READY)

@@ -71,7 +71,7 @@ def build_if_needed(line: Line) -> None:
     """
     project = line.root / 'pydantic_ai_slim'
     # The folder itself changes when a patch is deleted.
-    made_of = [line.folder, *line.folder.iterdir(), *project.glob('*.py'), *(project / line.name).glob('*')]
+    made_of = [line.folder, *line.folder.rglob('*'), *project.glob('*.py'), *(project / line.name).glob('*')]
     try:
         built = built_wheel(line).stat().st_mtime
     except NoWheelError:

@@ -13,7 +13,7 @@ from email.message import Message
 from importlib.metadata import Distribution, version
 from pathlib import Path
 
-import tomli
+import tomllib
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -142,11 +142,11 @@ def _check_folders(line: Line, project: Path) -> None:
         BuildError: It isn't as this repository has it.
     """
     try:
-        settings = tomli.loads((project / 'pyproject.toml').read_text('utf-8'))
+        settings = tomllib.loads((project / 'pyproject.toml').read_text('utf-8'))
         check_folder(project, settings['project']['license-files'], line)
     except ForkError as error:
         raise BuildError(f'The wheel of {line.version} was not built.', str(error)) from None
-    except (tomli.TOMLDecodeError, KeyError) as error:
+    except (tomllib.TOMLDecodeError, KeyError) as error:
         raise BuildError(
             f'The wheel of {line.version} was not built: `{line.show(project / "pyproject.toml")}` is not valid: {error}.',
             f'Restore it with `git checkout -- {line.show(project)}`, then run `{line.make("build")}` again.',

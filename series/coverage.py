@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import tomli
+import tomllib
 
 from series.git import Git
 from series.listings import module_of
@@ -37,7 +37,9 @@ def write_settings(tree: Path, folder: Path, paths: Iterable[str]) -> Path:
     """
     found: dict[str, Any] = {}
     if (tree / _SETTINGS).exists():
-        found = tomli.loads((tree / _SETTINGS).read_text('utf-8')).get('tool', {}).get('coverage', {}).get('report', {})
+        found = (
+            tomllib.loads((tree / _SETTINGS).read_text('utf-8')).get('tool', {}).get('coverage', {}).get('report', {})
+        )
     kept = {name: found[name] for name in ('exclude_lines', 'exclude_also') if name in found}
     run = {
         'data_file': str(folder / 'data'),

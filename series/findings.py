@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tomli
+import tomllib
 
 from series.errors import SeriesError
 from series.git import Git
@@ -68,7 +68,7 @@ def _without_number(finding: Finding) -> tuple[str, str, str]:
 
 
 def _findings(folder: Path, paths: Sequence[str]) -> Iterator[Finding]:
-    settings: dict[str, Any] = tomli.loads((folder / _SETTINGS).read_text('utf-8')).get('tool', {}).get('ruff', {})
+    settings: dict[str, Any] = tomllib.loads((folder / _SETTINGS).read_text('utf-8')).get('tool', {}).get('ruff', {})
     there = [path for path in paths if (folder / path).is_file()]
     if not settings or not there:
         return

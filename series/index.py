@@ -8,7 +8,7 @@ from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import tomli
+import tomllib
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -62,7 +62,7 @@ def find_release(requirement: str) -> Release:
             "These are uv's words; check the connection and uv's configuration, then run the same command again.",
             said,
         )
-    (found,) = tomli.loads(done.stdout.decode())['packages']
+    (found,) = tomllib.loads(done.stdout.decode())['packages']
     version = Version(found['version'])
     # A fork, from a folder or an index of the user's own. When its base was published it doesn't tell.
     return Release(package, Version(version.public), None if version.local else _published(found))

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import tomli
+import tomllib
 from packaging.markers import Marker
 from packaging.metadata import Metadata
 from packaging.requirements import Requirement
@@ -66,7 +66,7 @@ def for_other_tests(locked: Sequence[str], own: str, others: str, others_lock: s
     ours, theirs = _development(own), _development(others)
     names = {text: canonicalize_name(Requirement(text).name) for text in locked}
     kept = [text for text in locked if names[text] in theirs or names[text] not in ours]
-    packages: dict[str, Any] = {package['name']: package for package in tomli.loads(others_lock).get('package', [])}
+    packages: dict[str, Any] = {package['name']: package for package in tomllib.loads(others_lock).get('package', [])}
     # It grows while it's gone through
     added = sorted(theirs.keys() - names.values())
     for name in added:
@@ -77,7 +77,7 @@ def for_other_tests(locked: Sequence[str], own: str, others: str, others_lock: s
 
 def _development(settings: str) -> dict[str, str]:
     """Return what the group `dev` of a `pyproject.toml` requires from the index, by name."""
-    listed = map(Requirement, _group(tomli.loads(settings).get('dependency-groups', {}), 'dev'))
+    listed = map(Requirement, _group(tomllib.loads(settings).get('dependency-groups', {}), 'dev'))
     return {canonicalize_name(requirement.name): str(requirement) for requirement in listed if requirement.url is None}
 
 
@@ -100,7 +100,7 @@ def write_locks(line: Line, report: Report) -> list[Path]:
         DownloadError: A release of upstream's can't be got, or the base isn't the pinned one.
         LockError: uv finds no releases that go together; what was locked before stays as it was.
     """
-    settings = tomli.loads(Git(base_repository(line, report)).run('show', 'HEAD:pyproject.toml'))
+    settings = tomllib.loads(Git(base_repository(line, report)).run('show', 'HEAD:pyproject.toml'))
     with (
         lock(line.root, line.name, line.make('locks')),
         scratch(line.root, line.folder.parent, 'locks') as folder,

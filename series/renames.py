@@ -6,7 +6,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-import tomli
+import tomllib
 
 
 def rename(text: str) -> str:
@@ -19,5 +19,5 @@ def rename(text: str) -> str:
 @cache
 def _rules() -> list[tuple[str, str]]:
     """Return the old names and the new ones, longer ones first: a module comes before the package that it is in."""
-    rules: dict[str, str] = tomli.loads(Path(__file__).with_name('renames.toml').read_text('utf-8'))['renamed']
+    rules: dict[str, str] = tomllib.loads(Path(__file__).with_name('renames.toml').read_text('utf-8'))['renamed']
     return sorted(rules.items(), key=lambda rule: -len(rule[0]))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-import tomli
+import tomllib
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -60,7 +60,7 @@ class Ran:
 
 def load_suites(path: Path) -> list[Suite]:
     """Read which suites there are."""
-    listed = tomli.loads(path.read_text('utf-8'))
+    listed = tomllib.loads(path.read_text('utf-8'))
     return [Suite(name, **{key: tuple(value) for key, value in settings.items()}) for name, settings in listed.items()]
 
 

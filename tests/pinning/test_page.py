@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-import tomli
+import tomllib
 
 from series.line import find_lines
 from tests.pinning import page
@@ -32,8 +32,8 @@ def test_page_can_do_without_packages_that_a_line_has_no_release_of() -> None:
             shown = page.block(heading, number, page.NAMED, words, {'pydantic-ai', 'pydantic-evals'})
             assert 'pydantic-evals' not in shown
             if kind == 'toml':
-                named = tomli.loads(text).get('project', {}).get('dependencies', [])
-                left = tomli.loads(shown).get('project', {}).get('dependencies', [])
+                named = tomllib.loads(text).get('project', {}).get('dependencies', [])
+                left = tomllib.loads(shown).get('project', {}).get('dependencies', [])
                 assert len(left) == len([one for one in named if one.startswith('pydantic-ai-slim')])
 
 
