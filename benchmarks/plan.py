@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MEMORY = 'memory'
-LIFECYCLE = '*-Add-describe_lifecycle-*.patch'
+LIFECYCLE = 'describe/add-describe-lifecycle-*.patch'
 """The patch that stands on those about the lifecycle of toolsets, and on none about speed."""
 
 BOTH = ('base', 'fork')

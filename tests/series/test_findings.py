@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from series.errors import SeriesError
 from series.findings import new_findings
 from series.git import Git
 from tests.series.upstream import User
 
-SELECT = '[tool.ruff.lint]\nselect = ["F", "RUF043"]\n'
+# As upstream has it: with the preview on, and so without a code for what is no Python
+SELECT = '[tool.ruff.lint]\npreview = true\nexplicit-preview-rules = true\nselect = ["E4", "E7", "E9", "F", "RUF043"]\n'
 FORMAT = '[tool.ruff.format]\nquote-style = "single"\n'
 RAISES = 'import pytest\n\n\ndef test_it():\n    with pytest.raises(ValueError, match={}):\n        int()\n'
 
@@ -81,6 +83,12 @@ def test_findings_of_a_file_that_is_no_python(user: User) -> None:
     (finding,) = found(user, SELECT + FORMAT, {}, {'a.py': 'x = (\n'})
     assert finding.startswith('a.py:')
     assert 'invalid-syntax' in finding
+
+
+def test_findings_with_settings_that_ruff_refuses_show_its_words(user: User) -> None:
+    with pytest.raises(SeriesError, match=r'^`ruff check` failed in the tree') as error:
+        found(user, '[tool.ruff]\nline-length = "long"\n', {}, {'a.py': 'x = 1\n'})
+    assert 'line-length' in error.value.words
 
 
 def test_findings_of_a_file_that_is_deleted_are_none(user: User) -> None:

@@ -58,7 +58,7 @@ ARCHIVE = {
     'pyproject.toml': '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n\n'
     '[project]\nname = "pydantic-ai"\nversion = "0.9.0"\n\n'
     '[tool.hatch.build.targets.wheel]\nbypass-selection = true\n\n[tool.pytest.ini_options]\ntestpaths = ["tests"]\n\n'
-    '[tool.ruff.lint]\nselect = ["F841"]\n',
+    '[tool.ruff.lint]\npreview = true\nexplicit-preview-rules = true\nselect = ["F841"]\n',
     'tests/__init__.py': '',
     'tests/test_tools.py': 'from pydantic_ai import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n',
     # It does in small what upstream's own does: each block of the pages and modules is an example.
