@@ -15,11 +15,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pydantic_ai import AbstractToolset, Agent, RunContext
-from pydantic_ai.toolsets import CombinedToolset
+from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 
 from .delegation import Notes, calling, delegating
-from .line import CANCELLED, DynamicToolset, once_per_run
-from .toolsets import Journal, Server, Session
+from .toolsets import Journal, Server, Session, once_per_run
 
 Start = Callable[[], Awaitable[Any]]
 
@@ -144,7 +143,7 @@ async def cancel_at(step: int, start: Start, *, times: int = 1) -> bool:
         return False
     try:
         await task
-    except CANCELLED:
+    except asyncio.CancelledError:
         pass
     else:
         raise AssertionError('What was cancelled succeeded')

@@ -25,7 +25,6 @@ from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext
 from pydantic_ai.agent import WrapperAgent
 from typing_extensions import Self
 
-from .line import run_in_sync_tool
 from .toolsets import METHODS, RUN, Event, HandWritten, Journal, Session, run_as, scripted
 
 Answer = Callable[[Any, RunContext[Any]], Any]
@@ -149,7 +148,7 @@ def _in_thread_of_the_tool(agent: Any, run: str, options: dict[str, Any]) -> Any
     token = RUN.set(run)
     try:
         with event_loop():
-            return run_in_sync_tool(agent, **options)
+            return asyncio.run(agent.run('go', **options)).output
     finally:
         RUN.reset(token)
 

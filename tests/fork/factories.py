@@ -16,8 +16,8 @@ from typing import Any, Protocol, cast
 
 from pydantic_ai import AbstractToolset, Agent, RunContext, WrapperToolset
 from pydantic_ai.models import Model
+from pydantic_ai.toolsets import DynamicToolset
 
-from .line import DynamicToolset
 from .toolsets import METHODS, Journal, Server, run_as
 
 Make = Callable[[], Any]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from pydantic_ai import AbstractToolset, Agent, RunContext, WrapperToolset
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.toolsets import CombinedToolset, PrefixedToolset, describe_lifecycle
+from pydantic_ai.toolsets import CombinedToolset, DynamicToolset, PrefixedToolset, describe_lifecycle
 from typing_extensions import Self
 
 from .declared import Plain
-from .line import WRAPPERS, DynamicToolset
+from .line import WRAPPERS
 from .toolsets import METHODS, HandWritten, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
 
 pytestmark = pytest.mark.anyio

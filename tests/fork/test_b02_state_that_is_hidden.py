@@ -12,9 +12,9 @@ import pytest
 from pydantic_ai import AbstractToolset, Agent, RunContext, UserError
 from pydantic_ai.toolsets import CombinedToolset
 
+from .capabilities import contributing
 from .delegation import calling
-from .line import HAS_CAPABILITIES, CapableAgent, FromBeforeForRun, contributing
-from .toolsets import METHODS, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
+from .toolsets import METHODS, FromBeforeForRun, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -127,7 +127,6 @@ def test_b02_all_that_is_hidden_is_named_at_once():
     assert all(f"'{name}'" in str(error.value) for name in ('one', 'two', 'three'))
 
 
-@pytest.mark.skipif(not HAS_CAPABILITIES, reason='this line has no capabilities')
 @methods
 @pytest.mark.parametrize(
     'made', [WithoutCopy, lambda name, journal: Holds(Session(name, journal))], ids=['copy', 'holds']
@@ -146,21 +145,20 @@ async def test_b02_what_a_capability_contributes_is_refused(by: str, made: Any, 
     given = {'capability': capability, 'function': function, 'async function': async_function, 'run': capability}[by]
     with pytest.raises(UserError, match=r"'t'.*stateful|stateful.*'t'"):
         if by == 'run':
-            await METHODS[method](CapableAgent(requests.model), capabilities=[given])
+            await METHODS[method](Agent(requests.model), capabilities=[given])
         else:
-            await METHODS[method](CapableAgent(requests.model, capabilities=[given]))
+            await METHODS[method](Agent(requests.model, capabilities=[given]))
     assert requests.count == 0
     assert journal.of('enter') == []
 
 
-@pytest.mark.skipif(not HAS_CAPABILITIES, reason='this line has no capabilities')
 @methods
 async def test_b06_capability_function_that_returns_the_same_capability_does_not_leak(method: str):
     """The first run works with the toolset itself, since the capability could be new, and each later one with a copy."""
     journal = Journal()
     session = Session('t', journal)
     capability = contributing(session)
-    agent = CapableAgent(scripted(['t']), capabilities=[lambda ctx: capability])
+    agent = Agent(scripted(['t']), capabilities=[lambda ctx: capability])
     for run in ('first', 'second'):
         await run_as(run, agent, method)
     assert [event.toolset.values for event in journal.of('call')] == [['first'], ['second']]

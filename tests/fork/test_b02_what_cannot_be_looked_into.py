@@ -15,8 +15,7 @@ from pydantic_ai.toolsets import CombinedToolset
 from typing_extensions import Self
 
 from .delegation import delegating
-from .line import Whole
-from .toolsets import METHODS, Journal, Server, run_as, scripted, tool_of
+from .toolsets import METHODS, Journal, Server, Whole, run_as, scripted, tool_of
 
 pytestmark = pytest.mark.anyio
 

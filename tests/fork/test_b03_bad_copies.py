@@ -12,8 +12,8 @@ from pydantic_ai import AbstractToolset, Agent, CombinedToolset, WrapperToolset
 from pydantic_ai.exceptions import UserError
 from typing_extensions import Self
 
-from .line import WRAPPERS, FromBeforeForRun
-from .toolsets import METHODS, HandWritten, Journal, Requests, Server, Session, run_as, scripted
+from .line import WRAPPERS
+from .toolsets import METHODS, FromBeforeForRun, HandWritten, Journal, Requests, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
 

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import pytest
 from pydantic_ai import AbstractToolset, Agent, FunctionToolset, WrapperToolset, exceptions, toolsets
-from pydantic_ai.toolsets import CombinedToolset, RenamedToolset
+from pydantic_ai.toolsets import CombinedToolset, DynamicToolset, RenamedToolset
 from typing_extensions import Self
 
 from .declared import Plain
-from .line import WRAPPERS, DynamicToolset
+from .line import WRAPPERS
 from .toolsets import METHODS, HandWritten, Journal, Session, scripted
 
 pytestmark = pytest.mark.anyio

@@ -13,9 +13,9 @@ import anyio
 import pytest
 from pydantic_ai import AbstractToolset, Agent, ModelRetry, RunContext, UsageLimits, WrapperToolset
 from pydantic_ai.exceptions import AgentRunError, UnexpectedModelBehavior, UsageLimitExceeded
-from pydantic_ai.toolsets import CombinedToolset
+from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 
-from .line import WRAPPERS, DynamicToolset, stream_events
+from .line import WRAPPERS, stream_events
 from .toolsets import METHODS, SUCCESS, HandWritten, Journal, Server, Session, scripted
 
 pytestmark = pytest.mark.anyio

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic_ai import (
     AbstractToolset,
+    Agent,
     FunctionToolset,
     RunContext,
     UnexpectedModelBehavior,
@@ -17,13 +18,10 @@ from pydantic_ai import (
 )
 from typing_extensions import Self
 
-from .line import HAS_CAPABILITIES, CapableAgent, contributing, realtime_session, wrapping
+from .capabilities import contributing, realtime_session, wrapping
 from .toolsets import METHODS, SUCCESS, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(not HAS_CAPABILITIES, reason='this line has no capabilities'),
-]
+pytestmark = pytest.mark.anyio
 
 
 class Counting(WrapperToolset[Any]):
@@ -55,7 +53,7 @@ class Counting(WrapperToolset[Any]):
 async def test_b06_toolset_of_capability_is_copied_for_each_run(method: str):
     journal = Journal()
     session = Session('session', journal)
-    agent = CapableAgent(scripted(['session'], ['session']), capabilities=[contributing(session)])
+    agent = Agent(scripted(['session'], ['session']), capabilities=[contributing(session)])
 
     for name in ('one', 'two'):
         await run_as(name, agent, method)
@@ -70,7 +68,7 @@ async def test_b06_toolset_of_capability_of_run_is_copied():
     journal = Journal()
     session = Session('session', journal)
     capability = contributing(session)
-    agent = CapableAgent(scripted(['session']))
+    agent = Agent(scripted(['session']))
 
     await asyncio.gather(*(run_as(name, agent, capabilities=[capability]) for name in ('one', 'two')))
 
@@ -81,7 +79,7 @@ async def test_b06_toolset_of_capability_of_run_is_copied():
 async def test_b07_toolset_of_agent_and_capability_is_one_copy():
     journal = Journal()
     session = Session('session', journal)
-    agent = CapableAgent(
+    agent = Agent(
         scripted(['session'], ['x_session']), toolsets=[session], capabilities=[contributing(session.prefixed('x'))]
     )
 
@@ -96,7 +94,7 @@ async def test_b05_toolset_of_capability_sees_the_exception(make: Callable[..., 
     journal = Journal()
     error = ValueError('the model is down')
     toolset = make('toolset', journal)
-    agent = CapableAgent(scripted(['toolset'], error), capabilities=[contributing(toolset)])
+    agent = Agent(scripted(['toolset'], error), capabilities=[contributing(toolset)])
 
     with pytest.raises(ValueError, match='the model is down'):
         await agent.run('go')
@@ -113,7 +111,7 @@ async def test_b12_factory_of_capability_is_called_once_per_run():
         made.append(Server('server', journal))
         return made[-1]
 
-    agent = CapableAgent(scripted(['server'], ['server']), capabilities=[contributing(make)])
+    agent = Agent(scripted(['server'], ['server']), capabilities=[contributing(make)])
     for name in ('one', 'two'):
         await run_as(name, agent)
 
@@ -125,7 +123,7 @@ async def test_b09_async_with_agent_enters_what_runs_share_of_capabilities():
     server, session = Server('server', journal), Session('session', journal)
     factory = lambda: Session('made', journal)
     capabilities = [contributing(each) for each in (server, session, factory)]
-    agent = CapableAgent(Requests().model, capabilities=capabilities)
+    agent = Agent(Requests().model, capabilities=capabilities)
 
     async with agent:
         assert journal.lifecycle == ['+server']
@@ -138,9 +136,9 @@ async def test_b02_toolset_of_capability_that_cannot_be_copied_is_refused():
     requests = Requests()
     capability = contributing(WithoutCopy('toolset', Journal()).prefixed('x'))
     with pytest.raises(UserError, match='does not implement `copy'):
-        await CapableAgent(requests.model, capabilities=[capability]).run('go')
+        await Agent(requests.model, capabilities=[capability]).run('go')
     with pytest.raises(UserError, match='does not implement `copy'):
-        await CapableAgent(requests.model).run('go', capabilities=[capability])
+        await Agent(requests.model).run('go', capabilities=[capability])
     assert requests.count == 0
 
 
@@ -148,7 +146,7 @@ async def test_b10_wrapper_of_capability_with_state_is_entered_once_and_sees_the
     journal = Journal()
     error = ValueError('the model is down')
     session = Session('session', journal)
-    agent = CapableAgent(
+    agent = Agent(
         scripted(['session'], error),
         toolsets=[session],
         capabilities=[wrapping(lambda toolset: Counting(toolset, journal))],
@@ -173,9 +171,9 @@ async def test_b18_for_sub_agent_hands_on_no_toolset_of_a_capability():
     async def delegate(ctx: RunContext[Any], value: str) -> str:
         toolsets = ctx.for_sub_agent()
         handed.append(len(toolsets))
-        return await run_as('child', CapableAgent(scripted(['given'], ['own']), retries=0), toolsets=toolsets)
+        return await run_as('child', Agent(scripted(['given'], ['own']), retries=0), toolsets=toolsets)
 
-    agent = CapableAgent(
+    agent = Agent(
         scripted(['own'], ['given'], ['delegate']),
         toolsets=[given, FunctionToolset([delegate])],
         capabilities=[contributing(own), wrapping(lambda toolset: Counting(toolset, journal))],
@@ -194,12 +192,12 @@ async def test_b18_for_sub_agent_hands_on_no_toolset_of_a_capability():
 async def test_b16_toolset_of_parent_and_capability_of_child_is_the_live_one():
     journal = Journal()
     session = Session('session', journal)
-    child = CapableAgent(scripted(['session']), capabilities=[contributing(session)])
+    child = Agent(scripted(['session']), capabilities=[contributing(session)])
 
     async def delegate(value: str) -> str:
         return await run_as('child', child)
 
-    agent = CapableAgent(scripted(['session'], ['delegate']), toolsets=[session, FunctionToolset([delegate])])
+    agent = Agent(scripted(['session'], ['delegate']), toolsets=[session, FunctionToolset([delegate])])
     await run_as('parent', agent)
 
     assert [event.got[0].values for event in journal.of('copy')] == [['parent', 'child']]
@@ -209,7 +207,7 @@ async def test_b16_toolset_of_parent_and_capability_of_child_is_the_live_one():
 async def test_b06_realtime_session_works_with_a_copy():
     journal = Journal()
     session, of_capability = Session('session', journal), Session('of_capability', journal)
-    agent = CapableAgent(toolsets=[session], capabilities=[contributing(of_capability)])
+    agent = Agent(toolsets=[session], capabilities=[contributing(of_capability)])
 
     for _ in range(2):
         async with realtime_session(agent, 'session', 'of_capability') as realtime:
@@ -225,7 +223,7 @@ async def test_b06_realtime_session_works_with_a_copy():
 async def test_b05_realtime_session_passes_its_exception_to_exits():
     journal = Journal()
     error = ValueError('in the body')
-    agent = CapableAgent(toolsets=[Session('session', journal), Server('server', journal)])
+    agent = Agent(toolsets=[Session('session', journal), Server('server', journal)])
 
     with pytest.raises(ValueError, match='in the body'):
         async with realtime_session(agent):

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from pydantic_ai import AbstractToolset, Agent, RunContext, WrapperToolset
-from pydantic_ai.toolsets import CombinedToolset
+from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 from typing_extensions import Self
 
-from .line import WRAPPERS, DynamicToolset
+from .line import WRAPPERS
 from .toolsets import METHODS, HandWritten, Journal, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio

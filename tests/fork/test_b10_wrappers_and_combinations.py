@@ -12,11 +12,11 @@ import pydantic_ai.toolsets
 import pytest
 from pydantic_ai import AbstractToolset, Agent, RunContext, WrapperToolset
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.toolsets import CombinedToolset
+from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 from typing_extensions import Self
 
 from .delegation import Notes, delegating
-from .line import WRAPPERS, DynamicToolset
+from .line import WRAPPERS
 from .toolsets import HandWritten, Journal, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio

@@ -25,7 +25,7 @@ from pydantic_ai import (
 from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.exceptions import UsageLimitExceeded
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from pydantic_ai.toolsets import AgentToolset, CombinedToolset
+from pydantic_ai.toolsets import AgentToolset, CombinedToolset, DynamicToolset
 from typing_extensions import Self
 
 from .factories import (
@@ -44,8 +44,20 @@ from .factories import (
     check_one_per_run,
     given_to,
 )
-from .line import WRAPPERS, DynamicToolset, once_per_run
-from .toolsets import METHODS, SUCCESS, HandWritten, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
+from .line import WRAPPERS
+from .toolsets import (
+    METHODS,
+    SUCCESS,
+    HandWritten,
+    Journal,
+    Requests,
+    Server,
+    Session,
+    WithoutCopy,
+    once_per_run,
+    run_as,
+    scripted,
+)
 
 pytestmark = pytest.mark.anyio
 

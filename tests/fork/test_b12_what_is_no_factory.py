@@ -10,9 +10,9 @@ from typing import Any, Generic, TypeVar, cast
 
 import pytest
 from pydantic_ai import AbstractToolset, Agent, FunctionToolset, UserError
+from pydantic_ai.toolsets import DynamicToolset
 
 from .factories import AT_EACH_STEP, FUNCTIONS, ONCE_PER_RUN, WAYS, Made, given_to
-from .line import DynamicToolset
 from .toolsets import METHODS, Journal, Requests, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio

@@ -12,11 +12,10 @@ from unittest.mock import AsyncMock, MagicMock, Mock
 
 import pytest
 from pydantic_ai import AbstractToolset, Agent, RunContext, UserError, WrapperToolset
-from pydantic_ai.toolsets import CombinedToolset
+from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 from typing_extensions import Self
 
 from .delegation import calling
-from .line import DynamicToolset
 from .toolsets import METHODS, Journal, Server, run_as
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,7 @@ from pydantic_ai.toolsets import CombinedToolset
 from typing_extensions import Self
 
 from .delegation import calling
-from .line import once_per_run
-from .toolsets import METHODS, Journal, Server, Session, run_as
+from .toolsets import METHODS, Journal, Server, Session, once_per_run, run_as
 
 pytestmark = pytest.mark.anyio
 

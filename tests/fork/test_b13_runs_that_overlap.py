@@ -24,8 +24,19 @@ from .factories import (
     Made,
     given_to,
 )
-from .line import STAYS_ENTERED, WRAPPERS, once_per_run
-from .toolsets import METHODS, HandWritten, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
+from .line import WRAPPERS
+from .toolsets import (
+    METHODS,
+    HandWritten,
+    Journal,
+    Requests,
+    Server,
+    Session,
+    WithoutCopy,
+    once_per_run,
+    run_as,
+    scripted,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -34,11 +45,6 @@ factories_by_method = pytest.mark.parametrize(('factory', 'method'), FACTORIES_B
 kinds = pytest.mark.parametrize('kind', [Session, WithoutCopy])
 
 REFUSED = r"returned .*'t'.* stateful .* in use by an agent run already\. Return a new toolset each time.*\.$"
-
-
-def again(factory: str) -> bool:
-    """Say whether the toolset of a factory is entered again at each step, though it is the same."""
-    return factory in AT_EACH_STEP and not STAYS_ENTERED
 
 
 class Boom(Exception):
@@ -126,7 +132,7 @@ async def test_b13_same_instance_in_runs_at_the_same_time_is_used_by_one_of_them
     assert sorted(outcomes, key=str) == [None, None, 'done']
     assert len(refused) == 2
     assert len(session.values) == 1
-    assert journal.lifecycle == ['+t', '-t'] * (2 if again(factory) else 1)
+    assert journal.lifecycle == ['+t', '-t']
     assert await run_as('d', agent, method) == 'done'
 
 
@@ -264,7 +270,7 @@ async def test_b13_same_instance_in_runs_one_after_another_is_allowed(factory: s
         for name in 'abc':
             assert await run(name, method) == 'done'
     assert session.values == ['a', 'a', 'b', 'b', 'c', 'c']
-    assert journal.lifecycle == ['+t', '-t'] * (9 if again(factory) else 3)
+    assert journal.lifecycle == ['+t', '-t'] * 3
     assert journal.of('copy') == []
 
 
@@ -377,7 +383,7 @@ async def test_b13_function_of_the_context_can_return_the_same_instance_at_each_
     session = Session('t', journal)
     agent = Agent(scripted(['t'], ['t']), toolsets=[AT_EACH_STEP[factory](lambda: session)])
     await run_as('a', agent)
-    assert journal.lifecycle == ['+t', '-t'] * (3 if again(factory) else 1)
+    assert journal.lifecycle == ['+t', '-t']
     assert session.values == ['a', 'a']
 
 
@@ -395,7 +401,7 @@ async def test_b13_instance_of_an_earlier_step_is_free_for_other_runs():
     inner = Agent(scripted(['t']), toolsets=[lambda: t])
     await run_as('outer', Agent(scripted(['t'], ['u']), toolsets=[factory]))
     assert t.values == ['outer', 'inner']
-    assert journal.lifecycle == ['+t', '-t', '+u', '+t', '-t', '-u', *([] if STAYS_ENTERED else ['+u', '-u'])]
+    assert journal.lifecycle == ['+t', '-t', '+u', '+t', '-t', '-u']
 
 
 async def test_b13_function_that_is_refused_at_a_later_step_ends_the_run_as_any_error_does():

@@ -9,7 +9,6 @@ import pytest
 from pydantic_ai import RunContext, ToolsetTool
 
 from .delegation import calling, delegating
-from .line import CANCELLED, INTERRUPTS_CLEANING_UP
 from .toolsets import Journal, Session, run_as
 
 pytestmark = pytest.mark.anyio
@@ -53,10 +52,10 @@ async def test_b14_second_cancellation_does_not_interrupt_what_tools_do_to_clean
     for _ in range(after):
         await asyncio.sleep(0)
     task.cancel()
-    with pytest.raises(CANCELLED):
+    with pytest.raises(asyncio.CancelledError):
         await task
 
-    if method not in INTERRUPTS_CLEANING_UP:
+    if method not in ('run_stream', 'run_stream_events'):  # there it does on the base
         assert sorted(journal.names('cleaned up')) == ['a', 'b']
     kinds = [event.kind for event in journal.of('ended', 'exit')]
     assert kinds == ['ended'] * 2 + ['exit'] * (2 + nested)

@@ -11,8 +11,7 @@ import pytest
 from pydantic_ai import Agent, FunctionToolset, UserError
 
 from .delegation import calling
-from .line import once_per_run
-from .toolsets import Journal, Session, run_as
+from .toolsets import Journal, Session, once_per_run, run_as
 
 
 def waiting(toolset: Any, *, until: Callable[[], None]) -> Agent[Any, Any]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from pydantic_ai import AbstractToolset, Agent, RunContext, UserError
-from pydantic_ai.toolsets import CombinedToolset
+from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 
 from .factories import AT_EACH_STEP, WAYS, Made, given_to
-from .line import STAYS_ENTERED, WRAPPERS, DynamicToolset
+from .line import WRAPPERS
 from .toolsets import METHODS, SUCCESS, HandWritten, Journal, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -36,11 +36,6 @@ def in_turn(*results: Any) -> Callable[[], Any]:
         return result
 
     return make
-
-
-def spare(journal: Journal) -> list[Session]:
-    """Make what a function is asked for before the exit of the old toolset raises, on lines that ask it first."""
-    return [Session('spare', journal)] if STAYS_ENTERED else []
 
 
 def check_exited_once(journal: Journal) -> None:
@@ -83,12 +78,8 @@ async def test_b14_toolset_is_not_exited_again_when_the_next_cannot_be_made(fact
     assert sorted(journal.lifecycle[:2]) == ['+s', '+t']
     assert journal.lifecycle[2:5] == ['+a', '-a', '+b']
     assert journal.exit_of('a') == SUCCESS
-    if STAYS_ENTERED:
-        assert sorted(journal.lifecycle[5:]) == ['-b', '-s', '-t']
-        assert journal.exit_of('b')[:2] == (Boom, error)
-    else:
-        assert journal.lifecycle[5:] == ['-b', '-t', '-s']
-        assert journal.exit_of('b') == SUCCESS
+    assert sorted(journal.lifecycle[5:]) == ['-b', '-s', '-t']
+    assert journal.exit_of('b')[:2] == (Boom, error)
     assert journal.exit_of('s')[:2] == journal.exit_of('t')[:2] == (Boom, error)
 
 
@@ -176,10 +167,7 @@ async def test_b14_toolset_that_is_returned_again_is_exited_as_often_as_it_was_e
     a, b = Session('a', journal), Server('b', journal)
     toolset = AT_EACH_STEP[factory](in_turn(a, a, b, b, a))
     await run_as('run', Agent(scripted(['a'], ['a'], ['b'], ['b']), toolsets=[toolset]), method)
-    if STAYS_ENTERED:
-        assert journal.lifecycle == ['+a', '-a', '+b', '-b', '+a', '-a']
-    else:
-        assert journal.lifecycle == ['+a', '-a', '+a', '-a', '+b', '-b', '+b', '-b', '+a', '-a']
+    assert journal.lifecycle == ['+a', '-a', '+b', '-b', '+a', '-a']
 
 
 @methods
@@ -203,10 +191,7 @@ async def test_b14_old_toolset_is_exited_once_when_the_factory_returns_no_toolse
     with pytest.raises(UserError) as caught:
         await Agent(scripted(['a']), toolsets=[toolset]).run('go')
     assert journal.lifecycle == ['+a', '-a']
-    if STAYS_ENTERED:
-        assert journal.exit_of('a')[:2] == (UserError, caught.value)
-    else:
-        assert journal.exit_of('a') == SUCCESS
+    assert journal.exit_of('a')[:2] == (UserError, caught.value)
 
 
 INSIDE: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
@@ -226,7 +211,7 @@ async def test_b14_holds_in_wrappers_and_combinations(factory: str, fails: str, 
     results: dict[str, list[Any]] = {
         'factory': [Session('a', journal), error],
         'enter': [Session('a', journal), Session('b', journal, fail={'enter': error})],
-        'exit': [Session('a', journal, fail={'exit': error}), *spare(journal)],
+        'exit': [Session('a', journal, fail={'exit': error}), Session('spare', journal)],
         'nothing': [Session('a', journal), Session('b', journal)],
     }
     toolset = DynamicToolset(AT_EACH_STEP[factory](in_turn(*results[fails])))
@@ -326,7 +311,7 @@ async def test_b14_cancellation_between_two_steps_exits_each_toolset_once(hangs:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert journal.lifecycle == ['+s', '+a', '-a', '-s']
-    if STAYS_ENTERED and hangs == 'factory':
+    if hangs == 'factory':
         assert journal.exit_of('a')[0] is asyncio.CancelledError
     else:
         assert journal.exit_of('a') == SUCCESS
@@ -342,7 +327,7 @@ async def test_b14_run_after_one_that_failed_begins_anew(factory: str, fails: st
     results: dict[str, list[Any]] = {
         'factory': [Session('a', journal), error],
         'enter': [Session('a', journal), Session('b', journal, fail={'enter': error})],
-        'exit': [Session('a', journal, fail={'exit': error}), *spare(journal)],
+        'exit': [Session('a', journal, fail={'exit': error}), Session('spare', journal)],
     }
     toolset = AT_EACH_STEP[factory](in_turn(*results[fails], Session('a', journal), Session('b', journal)))
     agent = Agent(scripted(['a']), toolsets=[toolset])

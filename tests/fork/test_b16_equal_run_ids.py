@@ -12,16 +12,15 @@ import pytest
 from pydantic_ai import Agent, FunctionToolset, RunContext, UserError
 
 from .delegation import Ledger, Notes, called, calling, calls, delegating, entries_and_exits, forked, fresh, happened
-from .line import options_with_run_id
 from .toolsets import METHODS, RUN, Journal, run_as
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def same_id(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def same_id() -> dict[str, Any]:
     """Give the options of runs that get the same ID."""
-    return options_with_run_id('the same', monkeypatch)
+    return {'run_id': 'the same'}
 
 
 def meeting(child: Agent[Any, Any], runs: int, options: dict[str, Any]) -> FunctionToolset[Any]:

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from pydantic_ai import FunctionToolset, ModelMessage, RunContext, TextOutput
 from pydantic_ai.agent import WrapperAgent
+from pydantic_ai.capabilities import PrepareTools, ProcessHistory
 from pydantic_ai.output import ToolOutput
 
 from .delegation import (
@@ -28,7 +29,6 @@ from .delegation import (
     never,
     parent_of,
 )
-from .line import preparing_tools, processing_history
 from .toolsets import METHODS, RUN, Journal, Server, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -366,7 +366,7 @@ async def _in_history_processor(start: Callable[[], Awaitable[Any]], **options: 
         await start()
         return messages
 
-    return calling(['t'], **processing_history(process), **options)
+    return calling(['t'], capabilities=[ProcessHistory(process)], **options)
 
 
 async def _in_output_validator(start: Callable[[], Awaitable[Any]], **options: Any) -> Any:
@@ -392,7 +392,7 @@ async def _in_prepare(start: Callable[[], Awaitable[Any]], **options: Any) -> An
         await start()
         return tool_defs
 
-    return calling(['t'], **preparing_tools(prepare), **options)
+    return calling(['t'], capabilities=[PrepareTools(prepare)], **options)
 
 
 ELSEWHERE = [_in_instructions, _in_history_processor, _in_output_validator, _in_text_output, _in_prepare]

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 from pydantic_ai import AbstractToolset, Agent, RunContext
-from pydantic_ai.toolsets import CombinedToolset
+from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 
 from .delegation import Notes, called, calling, calls, event_loop, happened, parent_of
-from .line import DynamicToolset, once_per_run
-from .toolsets import METHODS, RUN, Journal, Server, Session, run_as, scripted
+from .toolsets import METHODS, RUN, Journal, Server, Session, once_per_run, run_as, scripted
 
 pytestmark = pytest.mark.anyio
 

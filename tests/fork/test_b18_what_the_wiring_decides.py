@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, UserError, WrapperToolset
 from pydantic_ai.output import ToolOutput
-from pydantic_ai.toolsets import CombinedToolset
+from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 from typing_extensions import Self
 
 from .delegation import (
@@ -30,8 +30,7 @@ from .delegation import (
     never,
     parent_of,
 )
-from .line import DynamicToolset, once_per_run
-from .toolsets import METHODS, RUN, Journal, Server, Session, run_as, scripted
+from .toolsets import METHODS, RUN, Journal, Server, Session, once_per_run, run_as, scripted
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic_ai import AbstractToolset, RunContext, WrapperToolset
-from pydantic_ai.toolsets import CombinedToolset
+from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 from typing_extensions import Self
 
 from .delegation import (
@@ -24,7 +24,7 @@ from .delegation import (
     fresh,
     parent_of,
 )
-from .line import WRAPPERS, DynamicToolset
+from .line import WRAPPERS
 from .toolsets import Event, Journal, Server, run_as
 
 pytestmark = pytest.mark.anyio

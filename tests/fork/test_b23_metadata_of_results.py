@@ -18,7 +18,6 @@ from pydantic_ai import (
 )
 
 from .approvals import OUTPUTS, Handler, Tools, agent_of, approve, calling, returned
-from .line import IS_2
 from .toolsets import METHODS
 
 pytestmark = pytest.mark.anyio
@@ -105,18 +104,13 @@ async def test_b23_each_approval_has_metadata_of_its_own():
     assert notes.seen == {'order': [None, {'by': 'Ada'}, {'by': 'Grace'}]}
 
 
-@pytest.mark.parametrize('two_runs', [False] if IS_2 else [False, True])  # 2.x ignores it in two runs
 @pytest.mark.parametrize('id_', ['nothing', 'look'])
-async def test_b23_metadata_for_what_was_not_asked_is_refused_by_id(two_runs: bool, id_: str):
+async def test_b23_metadata_for_what_was_not_asked_is_refused_by_id(id_: str):
     tools = Tools()
     agent = agent_of(tools, ['look', 'delete'], output_type=OUTPUTS)
-    first = await agent.run('go')
     results = DeferredToolResults(approvals={'delete': True}, metadata={'delete': {}, id_: {}})
     with pytest.raises(UserError) as error:
-        if two_runs:
-            await agent.run(message_history=first.all_messages(), deferred_tool_results=results)
-        else:
-            await agent.run('go', deferred_tool_handler=Handler(lambda requests: results))
+        await agent.run('go', deferred_tool_handler=Handler(lambda requests: results))
     assert repr(id_) in str(error.value)
     assert 'delete' not in tools.done
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from pydantic_ai import (
     ModelRequest,
     ModelResponse,
     ModelRetry,
+    RetryPromptPart,
     RunContext,
     TextPart,
     ToolApproved,
@@ -29,10 +31,13 @@ from pydantic_ai import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, approve, calling, returned
-from .line import retry_prompt
 from .toolsets import METHODS, run
 
 pytestmark = pytest.mark.anyio
+
+with warnings.catch_warnings():
+    warnings.simplefilter('ignore')  # it's deprecated in favour of `ModelRetry`
+    RETRY_PROMPT: Any = RetryPromptPart('Try again')
 
 
 async def test_b23_approved_calls_run_and_denied_ones_do_not():
@@ -126,7 +131,7 @@ RESULTS: dict[str, Any] = {
     'nothing': None,
     'ToolReturn': ToolReturn('value', content=['Look', ImageUrl('https://example.com/a.png')], metadata={'took': 3}),
     'ModelRetry': ModelRetry('Try again'),
-    'RetryPromptPart': retry_prompt('Try again'),
+    'RetryPromptPart': RETRY_PROMPT,
 }
 
 
@@ -178,7 +183,7 @@ async def test_b23_what_answers_calls_comes_before_other_content():
 
 
 async def test_b23_a_retry_prompt_can_answer_several_calls():
-    prompt = retry_prompt('Try again')
+    prompt = RETRY_PROMPT
     handler = Handler(lambda requests: DeferredToolResults(calls={'send': prompt, 'send.2': prompt}))
     result = await agent_of(Tools(), ['send', 'send.2']).run('go', deferred_tool_handler=handler)
     assert returned(result.all_messages()) == {'send': 'Try again', 'send.2': 'Try again'}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, FunctionToolset, RunContext, UserError
 
-from . import line
 from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, answer_none, approve, calling, returned
+from .capabilities import handling_deferred_calls
 from .toolsets import METHODS, run
 
 pytestmark = pytest.mark.anyio
@@ -139,7 +139,6 @@ async def test_b28_parallel_children_are_asked_for_each_on_its_own():
     assert handler.asked == [['delete', 'delete.2']] * 3
 
 
-@pytest.mark.skipif(not line.HAS_CAPABILITIES, reason='this line has no capabilities')
 @pytest.mark.parametrize(
     ('position', 'wraps'),
     [
@@ -154,8 +153,8 @@ async def test_b28_parallel_children_are_asked_for_each_on_its_own():
 async def test_b28_the_handler_is_asked_before_all_capabilities(position: str | None, wraps: tuple[str, ...]):
     """Whatever order they ask for, so what it denies isn't approved by them."""
     tools, asked = Tools(), Handler(approve)
-    capability = line.handling_deferred_calls(asked, position, wraps)
-    agent = agent_of(tools, ['delete', 'write'], capabilities=[line.handling_deferred_calls(asked), capability])
+    capability = handling_deferred_calls(asked, position, wraps)
+    agent = agent_of(tools, ['delete', 'write'], capabilities=[handling_deferred_calls(asked), capability])
     handler = Handler(lambda requests: DeferredToolResults(approvals={'delete': False}))
     assert await run(agent, deferred_tool_handler=handler) == 'all done'
     assert (handler.asked, asked.asked) == ([['delete', 'write']], [['write']])

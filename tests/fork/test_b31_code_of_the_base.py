@@ -14,8 +14,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import CombinedToolset
 from pydantic_ai.toolsets._dynamic import DynamicToolset
 
-from .line import IS_2, once_per_run
-from .toolsets import METHODS, Journal, Server, Session, run_as, scripted
+from .toolsets import METHODS, Journal, Server, Session, once_per_run, run_as, scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +70,6 @@ async def test_b31_iterator_of_toolsets_is_taken_where_the_base_takes_it(method:
     assert server.values == ['run', 'agent']
 
 
-@pytest.mark.skipif(not IS_2, reason='The base of 1.x has no such hooks.')
 async def test_b31_hooks_take_any_object_for_a_context_as_tests_of_plugins_pass_it():
     server = Server('t', Journal())
     for toolset in (server, WrapperToolset(server), CombinedToolset([server]), DynamicToolset(lambda ctx: server)):

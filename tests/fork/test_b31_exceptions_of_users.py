@@ -11,7 +11,6 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.toolsets import CombinedToolset
 
-from .line import IS_2
 from .toolsets import METHODS, SUCCESS, Journal, Server, Session, scripted
 
 pytestmark = pytest.mark.anyio
@@ -97,7 +96,6 @@ async def test_b31_entry_that_raises_what_compares_oddly_exits_those_before(cls:
     assert journal.exit_of('a')[1] is error
 
 
-@pytest.mark.skipif(not IS_2, reason='models of this line are not entered')
 @pytest.mark.parametrize('fails', [True, False])
 async def test_b31_model_whose_exit_returns_true_hides_nothing_from_toolsets(fails: bool):
     """The model is exited as on the base; toolsets of `async with agent` see how the block ended."""

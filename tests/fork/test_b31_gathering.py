@@ -12,13 +12,9 @@ import pytest
 from pydantic_ai import Agent, FunctionToolset, RunContext
 from pydantic_ai.toolsets import CombinedToolset
 
-from .line import IS_2
 from .toolsets import scripted
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(not IS_2, reason='this line gathers with `asyncio.gather`, as its base does'),
-]
+pytestmark = pytest.mark.anyio
 
 Wait = Callable[[], Awaitable[None]]
 

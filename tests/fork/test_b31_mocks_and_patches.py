@@ -14,8 +14,9 @@ import pytest
 from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext
 from pydantic_ai.toolsets import CombinedToolset, WrapperToolset
 
+from .capabilities import contributing
 from .delegation import Notes, called, calling, calls, delegating, parent_of
-from .line import HAS_CAPABILITIES, IS_2, WRAPPERS, CapableAgent, contributing
+from .line import WRAPPERS
 from .toolsets import METHODS, HandWritten, Journal, Server, Session, run_as, scripted, tool_of
 
 pytestmark = pytest.mark.anyio
@@ -138,10 +139,9 @@ def mock_of(cls: type[Any] | None) -> Any:
     mock.get_instructions = AsyncMock(return_value=None)
     mock.apply = MagicMock(side_effect=lambda visitor: visitor(mock))
     mock.visit_and_replace = MagicMock(side_effect=lambda visitor: visitor(mock))
-    if IS_2:
-        mock.for_run = AsyncMock(return_value=mock)
-        mock.for_run_step = AsyncMock(return_value=mock)
-        mock._collect_instruction_contributions = AsyncMock(return_value=[])
+    mock.for_run = AsyncMock(return_value=mock)
+    mock.for_run_step = AsyncMock(return_value=mock)
+    mock._collect_instruction_contributions = AsyncMock(return_value=[])
     return mock
 
 
@@ -261,7 +261,6 @@ async def test_b31_copy_patched_on_a_class_is_called():
     assert made == [called(journal, 'run')]
 
 
-@pytest.mark.skipif(not HAS_CAPABILITIES, reason='this line has no capabilities')
 async def test_b31_hooks_of_a_capability_patched_on_its_class_are_called():
     capability = contributing(Server('t', Journal()))
     hooked: list[str] = []
@@ -273,7 +272,7 @@ async def test_b31_hooks_of_a_capability_patched_on_its_class_are_called():
         hooked.append('after_run')
         return result
 
-    agent = CapableAgent(scripted(['t']), capabilities=[capability])
+    agent = Agent(scripted(['t']), capabilities=[capability])
     with (
         patch.object(type(capability), 'before_run', before_run),
         patch.object(type(capability), 'after_run', after_run),

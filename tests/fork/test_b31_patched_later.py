@@ -27,13 +27,11 @@ from pydantic_ai import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from .line import HAS_CAPABILITIES, WRAPPERS, CapableAgent, contributing
+from .capabilities import contributing
+from .line import WRAPPERS
 from .toolsets import Journal, Server, scripted
 
 pytestmark = pytest.mark.anyio
-
-capabilities_only = pytest.mark.skipif(not HAS_CAPABILITIES, reason='this line has no capabilities')
-instructions_only = pytest.mark.skipif(not HAS_CAPABILITIES, reason='toolsets of this line have no instructions')
 
 
 def seeing() -> tuple[FunctionModel, list[AgentInfo]]:
@@ -60,7 +58,6 @@ KINDS: dict[str, Callable[[], AbstractToolset[Any]]] = {
 kinds = pytest.mark.parametrize('kind', KINDS)
 
 
-@instructions_only
 @kinds
 @pytest.mark.parametrize('wrap', [lambda toolset: toolset, *WRAPPERS.values()], ids=['itself', *WRAPPERS])
 async def test_b31_get_instructions_set_on_an_instance_is_asked(kind: str, wrap: Any):
@@ -73,7 +70,6 @@ async def test_b31_get_instructions_set_on_an_instance_is_asked(kind: str, wrap:
     assert await instructions(wrap(toolset)) == 'Set on the instance.'
 
 
-@instructions_only
 @kinds
 async def test_b31_get_instructions_patched_on_a_base_class_is_asked(kind: str):
     async def get_instructions(self: Any, ctx: RunContext[Any]) -> str:
@@ -121,7 +117,6 @@ HOOKS = [
 ]
 
 
-@capabilities_only
 @pytest.mark.parametrize('hook', HOOKS)
 async def test_b31_hook_patched_on_the_base_of_all_capabilities_is_called(hook: str):
     """As tracers do, which patch the method that all capabilities inherit."""
@@ -133,7 +128,7 @@ async def test_b31_hook_patched_on_the_base_of_all_capabilities_is_called(hook: 
         called.append(self)
         return await original(self, *args, **kwargs)
 
-    agent = CapableAgent(scripted(['t']), capabilities=[capability])
+    agent = Agent(scripted(['t']), capabilities=[capability])
     with patch.object(base, hook, traced):
         await agent.run('go')
     assert any(one is capability for one in called)
@@ -142,7 +137,6 @@ async def test_b31_hook_patched_on_the_base_of_all_capabilities_is_called(hook: 
     assert len(called) == count
 
 
-@capabilities_only
 @pytest.mark.parametrize('hook', ['before_node_run', 'after_node_run'])
 async def test_b31_node_hook_patched_on_the_combined_capability_is_called(hook: str):
     cls: Any = import_module('pydantic_ai.capabilities').CombinedCapability
@@ -154,11 +148,10 @@ async def test_b31_node_hook_patched_on_the_combined_capability_is_called(hook: 
         return await original(self, *args, **kwargs)
 
     with patch.object(cls, hook, traced):
-        await CapableAgent(scripted()).run('go')
+        await Agent(scripted()).run('go')
     assert called
 
 
-@capabilities_only
 async def test_b31_attributes_of_a_capability_that_is_not_loaded_are_not_read():
     """What a deferred capability has may not be there before it's loaded."""
 
@@ -171,7 +164,7 @@ async def test_b31_attributes_of_a_capability_that_is_not_loaded_are_not_read():
 
     deferred: Any = Deferred()
     deferred.id, deferred.defer_loading, deferred.description = 'later', True, 'Later.'
-    agent = CapableAgent(scripted(), capabilities=[deferred])
+    agent = Agent(scripted(), capabilities=[deferred])
     assert (await agent.run('go')).output == 'done'
 
 

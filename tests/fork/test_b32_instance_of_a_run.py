@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 from pydantic_ai import FunctionToolset, RunContext, UserError
-from pydantic_ai.toolsets import CombinedToolset, WrapperToolset
+from pydantic_ai.toolsets import CombinedToolset, DynamicToolset, WrapperToolset
 
 from .delegation import Ledger, Notes, calling, delegating, fresh
-from .line import DynamicToolset, once_per_run
-from .toolsets import Journal, Server, Session, run_as, scripted
+from .toolsets import Journal, Server, Session, once_per_run, run_as, scripted
 
 pytestmark = pytest.mark.anyio
 

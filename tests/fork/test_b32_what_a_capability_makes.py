@@ -10,20 +10,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from pydantic_ai import RunContext
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.capabilities import AbstractCapability
 
-from .line import HAS_CAPABILITIES, CapableAgent, contributing
 from .toolsets import METHODS, RUN, Journal, Server, Session, run_as, scripted
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not HAS_CAPABILITIES, reason='this line has no capabilities')]
+pytestmark = pytest.mark.anyio
 
 methods = pytest.mark.parametrize('method', METHODS)
 
-Base: Any = type(contributing(None)).__mro__[1] if HAS_CAPABILITIES else object
-
 
 @dataclass
-class Makes(Base):
+class Makes(AbstractCapability[Any]):
     """A capability that makes a toolset for each run, and looks at what it collected at the end."""
 
     journal: Journal
@@ -50,7 +48,7 @@ class Makes(Base):
 async def test_b32_capability_sees_what_its_for_run_made(kind: type[Server], method: str):
     journal = Journal()
     capability = Makes(journal, kind)
-    agent = CapableAgent(scripted(['t']), capabilities=[capability])
+    agent = Agent(scripted(['t']), capabilities=[capability])
     runs = ['first', 'second']
     for run in runs:
         await run_as(run, agent, method)
@@ -62,7 +60,7 @@ async def test_b32_capability_sees_what_its_for_run_made(kind: type[Server], met
 async def test_b32_capabilities_of_runs_at_once_see_their_own():
     journal = Journal()
     capability = Makes(journal)
-    agent = CapableAgent(scripted(['t']), capabilities=[capability])
+    agent = Agent(scripted(['t']), capabilities=[capability])
     runs = [f'run{number}' for number in range(5)]
     await asyncio.gather(*(run_as(run, agent) for run in runs))
     assert capability.seen == {run: [f'before {run}', run] for run in runs}
@@ -70,7 +68,7 @@ async def test_b32_capabilities_of_runs_at_once_see_their_own():
 
 async def test_b32_capability_that_is_given_to_a_run_sees_what_its_for_run_made():
     capability = Makes(Journal())
-    await run_as('run', CapableAgent(scripted(['t'])), capabilities=[capability])
+    await run_as('run', Agent(scripted(['t'])), capabilities=[capability])
     assert capability.seen == {'run': ['before run', 'run']}
 
 
@@ -82,7 +80,7 @@ async def test_b32_capability_that_a_function_makes_sees_its_toolset(method: str
         made.append(Makes(journal, toolset=Session('t', journal)))
         return made[-1]
 
-    agent = CapableAgent(scripted(['t']), capabilities=[make])
+    agent = Agent(scripted(['t']), capabilities=[make])
     for run in ('first', 'second'):
         await run_as(run, agent, method)
     found: dict[str, list[str]] = {}

@@ -17,9 +17,9 @@ from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.toolsets import CombinedToolset, FilteredToolset, ToolsetScope
 
 from .delegation import Notes, called, calling, delegating, entries_and_exits, forked, fresh, never
-from .line import WRAPPERS, once_per_run
+from .line import WRAPPERS
 from .test_b17_at_every_depth import AGENTS, ANSWERS, check_owners, tower
-from .toolsets import METHODS, RUN, Journal, Server, Session, WithoutCopy, run_as, scripted
+from .toolsets import METHODS, RUN, Journal, Server, Session, WithoutCopy, once_per_run, run_as, scripted
 
 pytestmark = pytest.mark.anyio
 

@@ -8,22 +8,18 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
 import pytest
 from pydantic_ai.toolsets import ToolsetScope, ToolsetScopePool
 
 from .delegation import calling
-from .line import IS_2, stream_events
+from .line import stream_events
 from .test_b34_entered_and_exited_by_the_scope import Grouped
 from .toolsets import RUN, Journal, Session, run_as
 
 pytestmark = pytest.mark.anyio
-
-
-NOT_CLOSED = 'pool, events not closed'
-"""What 1.x allows besides, and most write there."""
 
 
 class Server:
@@ -38,17 +34,14 @@ class Server:
         self.open: Callable[[str], AbstractAsyncContextManager[Any]] = (
             (lambda user: ToolsetScope(toolset)) if kind == 'scope' else self.pool
         )
-        self.closes = kind != NOT_CLOSED
 
     async def stream(self, user: str, messages: int = 1) -> AsyncGenerator[str, None]:
         """Answer messages of a user, each in chunks."""
         async with self.open(user) as chat:
             for _ in range(messages):
                 RUN.set(user)
-                agent: Any = self.agent
-                entering = stream_events(agent, 'go', toolsets=[chat]) if self.closes else nullcontext()
-                async with entering as events:
-                    async for _ in events or agent.run_stream_events('go', toolsets=[chat]):
+                async with stream_events(self.agent, 'go', toolsets=[chat]) as events:
+                    async for _ in events:
                         yield user
                         # Who goes on in the generator has the context of whoever asks for the next chunk
                         RUN.set(user)
@@ -74,7 +67,7 @@ class Server:
         assert len(self.journal.of('enter')) == len(self.journal.of('exit'))
 
 
-kinds = pytest.mark.parametrize('kind', ['scope', 'pool'] if IS_2 else ['scope', 'pool', NOT_CLOSED])
+kinds = pytest.mark.parametrize('kind', ['scope', 'pool'])
 
 
 @pytest.fixture

@@ -25,8 +25,19 @@ from pydantic_ai.toolsets import (
 from rich.console import Console
 from typing_extensions import Self
 
-from .line import IS_2, WRAPPERS, FromBeforeForRun, content_of_result, contributing, once_per_run
-from .toolsets import HandWritten, Journal, Server, Session, WithoutCopy, run_as, scripted
+from .capabilities import contributing
+from .line import WRAPPERS
+from .toolsets import (
+    FromBeforeForRun,
+    HandWritten,
+    Journal,
+    Server,
+    Session,
+    WithoutCopy,
+    once_per_run,
+    run_as,
+    scripted,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -133,7 +144,7 @@ async def last_answer(agent: Agent[Any, Any], name: str) -> list[str]:
     async def listen(ctx: RunContext[Any], events: Any) -> None:
         async for event in events:
             if event.event_kind == 'function_tool_result':
-                values[:] = content_of_result(event)
+                values[:] = event.part.content
 
     await run_as(name, agent, event_stream_handler=listen)
     return values
@@ -450,7 +461,6 @@ async def test_describe_shared_own_for_run_is_what_it_returns():
     assert await sees_the_run_before(agent) is False
 
 
-@pytest.mark.skipif(not IS_2, reason='agents of this line have no capabilities')
 def test_describe_what_capabilities_contribute_in_one_entry_each():
     given = [Session('a', Journal()), Server('b', Journal()).prefixed('x')]
     capabilities: Any = {'capabilities': [contributing(toolset) for toolset in given]}
@@ -466,7 +476,6 @@ def test_describe_what_capabilities_contribute_in_one_entry_each():
     assert 'CapabilityOwnedToolset' not in str(description)
 
 
-@pytest.mark.skipif(not IS_2, reason='agents of this line have no capabilities')
 async def test_describe_capability_with_own_for_run_decides():
     told: list[LifecycleDescription] = []
     # `AbstractCapability` is there on some lines only

@@ -37,8 +37,9 @@ from pydantic_ai import (
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
-from . import line
 from .approvals import OUTPUTS
+from .capabilities import handling_deferred_calls
+from .line import stream_events
 
 pytestmark = pytest.mark.anyio
 
@@ -174,7 +175,7 @@ class Script:
                 ('outermost', ('AbstractCapability',)),
             ]
         )
-        return line.handling_deferred_calls(handle, position, wraps)
+        return handling_deferred_calls(handle, position, wraps)
 
     @property
     def model(self) -> FunctionModel:
@@ -201,19 +202,17 @@ class Script:
 
     async def play(self) -> None:
         """Run until there is a text, answering by hand what is left over."""
-        options: dict[str, Any] = {}
-        if line.HAS_CAPABILITIES:
-            # Two that want to be around all others can't both be.
-            options['capabilities'] = [self.capability() for _ in range(self.choose.choice([0, 0, 1]))]
-            if self.choose.random() < 0.3:
-                options['capabilities'].append(line.handling_deferred_calls(self.answer_for))
-            self.choose.shuffle(options['capabilities'])
+        # Two that want to be around all others can't both be.
+        capabilities = [self.capability() for _ in range(self.choose.choice([0, 0, 1]))]
+        if self.choose.random() < 0.3:
+            capabilities.append(handling_deferred_calls(self.answer_for))
+        self.choose.shuffle(capabilities)
         agent: Agent[Any, Any] = Agent(
             self.model,
             toolsets=[self.toolset],
             output_type=OUTPUTS,
             end_strategy=self.choose.choice(['early', 'exhaustive']),
-            **options,
+            capabilities=capabilities,
         )
         given: dict[str, Any] = {'user_prompt': 'go'}
         for _ in range(20):
@@ -246,7 +245,7 @@ async def run_by(way: str, agent: Agent[Any, Any], **options: Any) -> tuple[Any,
                             pass
         result = agent_run.result
     elif way == 'run_stream_events':
-        async with line.stream_events(agent, options.pop('user_prompt', None), **options) as events:
+        async with stream_events(agent, options.pop('user_prompt', None), **options) as events:
             async for event in events:
                 if isinstance(event, AgentRunResultEvent):
                     result = cast(Any, event).result

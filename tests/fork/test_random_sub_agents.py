@@ -23,10 +23,10 @@ from typing import Any
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
 from pydantic_ai import AbstractToolset, Agent, RunContext, UserError
-from pydantic_ai.toolsets import CombinedToolset
+from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 
 from .delegation import Answer, Ledger, Notes, forked
-from .line import CANCELLED, WRAPPERS, DynamicToolset
+from .line import WRAPPERS
 from .toolsets import RUN, Event, Server
 from .trees import (
     Audit,
@@ -37,7 +37,6 @@ from .trees import (
     WithState,
     check_balance,
     check_exits,
-    contexts_of,
     count_faults,
     leaves_of,
     model_of,
@@ -364,7 +363,6 @@ class World(Faulty):
     given: dict[str, list[Wired]] = field(default_factory=dict[str, 'list[Wired]'])
     """The toolsets of each run that was started."""
     outcomes: dict[str, BaseException | None] = field(default_factory=dict[str, 'BaseException | None'])
-    contexts: dict[str, list[BaseException]] = field(default_factory=dict[str, list[BaseException]])
     """What had been raised before an outcome, when that was new."""
     """What each of them raised."""
     snapshots: dict[int, list[str]] = field(default_factory=dict[int, 'list[str]'])
@@ -559,7 +557,7 @@ class World(Faulty):
         except BaseException as error:
             if isinstance(error, (Boom, UserError)) and self.runs[value].caught:
                 return 'failed'
-            if isinstance(error, CANCELLED) and self.is_cancelled(value) and not self.is_disturbed(value):
+            if isinstance(error, asyncio.CancelledError) and self.is_cancelled(value) and not self.is_disturbed(value):
                 return 'cancelled'
             self.note('fault', None, 'call', error)
             raise
@@ -575,7 +573,7 @@ class World(Faulty):
             options = {} if ctx is None else {'toolsets': self.hand_over(run, ctx)}
             await run_to_the_end(self.agents[self.agent_of(run)], self.plans[run], self, options)
         except BaseException as error:
-            self.outcomes[run], self.contexts[run] = error, contexts_of(error)
+            self.outcomes[run] = error
             # Where an answer stands in two places, both may be refused, and 2.x gathers them
             for each in leaves_of(error):
                 if isinstance(each, UserError) and not self.is_noted(each):
@@ -889,7 +887,7 @@ class Contract:
         for happened in self.world.events:
             cancelled_below = cancelled_below or (happened.kind == 'cancel' and run in enclosing(happened.run))
             if happened.run == run:
-                if cancelled_below and happened.kind == 'fault' and isinstance(happened.got[1], CANCELLED):
+                if cancelled_below and happened.kind == 'fault' and isinstance(happened.got[1], asyncio.CancelledError):
                     # A tool that doesn't know whether it's meant passes the cancellation of a sub-agent on
                     events.append(cancel)
                 events.append(happened)
@@ -901,9 +899,7 @@ class Contract:
                 assert not exiting, f'{happened.run} went on after {run} had begun to exit its toolsets'
         world = self.world
         made = {*self.made(), *map(id, at_each_step)}
-        check_exits(
-            events, world.outcomes[run], world.plans[run], lambda each: id(each) not in made, world.contexts.get(run)
-        )
+        check_exits(events, world.outcomes[run], world.plans[run], lambda each: id(each) not in made)
 
     def check_values(self, run: str) -> None:
         """Check that the state of a run's own toolsets is from the run, those below it, and a snapshot only."""
@@ -1002,7 +998,7 @@ def test_b39_random_sub_agents_leave_nothing(scenario: Scenario):
         wired = {id(each.toolset) for toolsets in world.toolsets for top in toolsets for each in top.walk()}
         made = [happened.toolset for happened in world.events if happened.toolset is not None]
         left = [weakref.ref(toolset) for toolset in made if id(toolset) not in wired]
-        for container in (world.events, world.outcomes, world.contexts, world.given, world.kept, world.tasks, made):
+        for container in (world.events, world.outcomes, world.given, world.kept, world.tasks, made):
             container.clear()
         if failing:
             gc.collect()

@@ -31,16 +31,11 @@ from pydantic_ai import (
     UserError,
     WrapperToolset,
 )
-from pydantic_ai.toolsets import CombinedToolset
+from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 from typing_extensions import Self
 
-from .line import (
-    TOOL_OPTIONS,
-    WRAPPERS,
-    DynamicToolset,
-    once_per_run,
-)
-from .toolsets import RUN, Event, Journal, Server, Session
+from .line import WRAPPERS
+from .toolsets import RUN, Event, Journal, Server, Session, once_per_run
 from .trees import (
     Audit,
     Boom,
@@ -299,7 +294,9 @@ class World:
                     return self.build(Leaf('server'), factory)
                 return self.places[-back % len(self.places)].prefixed(f'p{next(self.numbers)}')
             case Leaf('external'):
-                toolset = ExternalToolset[Any]([ToolDefinition(name=f't{next(self.numbers)}', **TOOL_OPTIONS)])
+                toolset = ExternalToolset[Any](
+                    [ToolDefinition(name=f't{next(self.numbers)}', return_schema={'type': 'array'})]
+                )
             case Leaf(kind):
                 toolset = LEAF_CLASSES[kind](f't{next(self.numbers)}', self.journal)
                 self.register(toolset, factory)

@@ -32,10 +32,11 @@ from pydantic_ai import (
     ToolsetTool,
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
+from pydantic_ai.toolsets import DynamicToolset
 from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import Self
 
-from .line import TOOL_OPTIONS, HandWrittenBase, stream_events
+from .line import stream_events
 
 RUN: ContextVar[str] = ContextVar('RUN', default='')
 """The name of the run that the code runs in. A test sets it, so that a toolset knows its run without asking the implementation."""
@@ -161,6 +162,55 @@ class WithoutCopy(Server):
     stateful = True
 
 
+class HandWrittenBase(AbstractToolset[Any]):
+    """What a wrapper that's written straight on `AbstractToolset` has to pass on, besides what it has to on every line."""
+
+    inner: AbstractToolset[Any]
+
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        return type(self)(await self.inner.for_run(ctx))  # pyright: ignore[reportCallIssue]
+
+    async def for_run_step(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        inner = await self.inner.for_run_step(ctx)
+        return self if inner is self.inner else type(self)(inner)  # pyright: ignore[reportCallIssue]
+
+
+class FromBeforeForRun(AbstractToolset[Any]):
+    """What a hand-written wrapper inherits that doesn't know of `for_run()`, as those from before it."""
+
+    for_run = AbstractToolset.for_run
+
+
+class Whole:
+    """What a toolset defines that the base is to use as it is in each run, without looking inside."""
+
+    __slots__ = ()
+
+    def apply(self, visitor: Callable[[Any], None]) -> None:
+        visitor(self)
+
+    def visit_and_replace(self, visitor: Callable[[Any], Any]) -> Any:
+        return visitor(self)
+
+    async def for_run(self, ctx: RunContext[Any]) -> Any:
+        return self
+
+    async def for_run_step(self, ctx: RunContext[Any]) -> Any:
+        return self
+
+    async def get_instructions(self, ctx: RunContext[Any]) -> None:
+        return None
+
+
+def once_per_run(make: Callable[[], Any], **options: Any) -> Any:
+    """Make a toolset of a function without parameters, which is called once per run, before the run enters anything."""
+
+    def factory(ctx: RunContext[Any]) -> Any:
+        return make()
+
+    return DynamicToolset(factory, per_run_step=False, **options)
+
+
 class HandWritten(HandWrittenBase):
     """A wrapper that's written straight on `AbstractToolset`, and passes everything on."""
 
@@ -196,7 +246,7 @@ def tool_of(toolset: AbstractToolset[Any], name: str) -> ToolsetTool[Any]:
     """Make a tool that takes any arguments."""
     return ToolsetTool(
         toolset=toolset,
-        tool_def=ToolDefinition(name=name, **TOOL_OPTIONS),
+        tool_def=ToolDefinition(name=name, return_schema={'type': 'array'}),
         max_retries=0,
         args_validator=SchemaValidator(core_schema.any_schema()),
     )

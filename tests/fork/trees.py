@@ -39,8 +39,8 @@ from pydantic_ai.exceptions import AgentRunError, UsageLimitExceeded
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from typing_extensions import Self
 
-from .line import CANCELLED, IS_2, HandWrittenBase, stream_events
-from .toolsets import RUN, SUCCESS, Event, Journal
+from .line import stream_events
+from .toolsets import RUN, SUCCESS, Event, HandWrittenBase, Journal
 
 # What happens to it
 
@@ -219,11 +219,9 @@ class Straight(WithState, HandWrittenBase):
         self.journal.instant('copy', self)
         return self.copy_around(await self.inner.for_run(ctx))
 
-    if IS_2:
-
-        async def for_run_step(self: Any, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-            self.inner = await self.inner.for_run_step(ctx)
-            return self
+    async def for_run_step(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        self.inner = await self.inner.for_run_step(ctx)
+        return self
 
 
 # Runs
@@ -347,7 +345,6 @@ def check_exits(  # noqa: C901 (one rule after another)
     outcome: BaseException | None,
     plan: Plan,
     is_wired: Callable[[Any], bool],
-    contexts: Sequence[BaseException] | None = None,
 ) -> None:
     """Check what each exit got, and what the caller of the run got.
 
@@ -356,8 +353,6 @@ def check_exits(  # noqa: C901 (one rule after another)
         outcome: What the caller got.
         plan: What was planned.
         is_wired: Says whether a toolset is exited at the end of the run only, since no factory made it.
-        contexts: What had been raised before the outcome according to its contexts, if these have changed since: Python puts
-            another one in their place when the graph of an enclosing run of 1.x raises it out of an `ExceptionGroup`.
     """
     exits = [index for index, happened in enumerate(events) if happened.kind == 'exit']
     wired_exits = [index for index in exits if is_wired(events[index].toolset)]
@@ -372,7 +367,7 @@ def check_exits(  # noqa: C901 (one rule after another)
 
     def is_cause(error: BaseException | None, end: int) -> bool:
         """Say whether something that happened until then can have ended the run with this exception."""
-        if isinstance(error, CANCELLED):
+        if isinstance(error, asyncio.CancelledError):
             return cancelled(end)
         if exceptions := getattr(error, 'exceptions', ()):  # of toolsets that failed beside each other
             return error in faults(0, end) or all(is_cause(each, end) for each in exceptions)
@@ -428,15 +423,14 @@ def check_exits(  # noqa: C901 (one rule after another)
 
     if exit_faults:
         assert late or same(outcome, exit_faults[-1][1]), f'the caller got {outcome!r} and not {exit_faults[-1][1]!r}'
-        contexts = contexts_of(outcome) if contexts is None else contexts
         # Not one that is made anew on its way, or whose context is. Those of other exits may be lost: Python sets the context
         # again when an exception leaves a coroutine that was resumed with one.
-        anew = any(isinstance(error, CANCELLED) for _, error in exit_faults)
+        anew = any(isinstance(error, asyncio.CancelledError) for _, error in exit_faults)
         lost = anew or plan.method in ('run_stream', 'run_stream_events')
         if isinstance(primary, Boom) and isinstance(outcome, Boom) and not lost:
-            assert primary in contexts, f'{primary!r} is not in the context of {outcome!r}'
+            assert primary in contexts_of(outcome), f'{primary!r} is not in the context of {outcome!r}'
     elif primary is None or type(primary) is AgentRunError:
-        assert outcome is None or (isinstance(outcome, CANCELLED) and cancelled(len(events))), (
+        assert outcome is None or (isinstance(outcome, asyncio.CancelledError) and cancelled(len(events))), (
             f'the caller got {outcome!r}, though the run had succeeded or was left'
         )
     else:

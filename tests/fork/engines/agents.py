@@ -10,9 +10,10 @@ from dbos import DBOS
 from prefect import flow
 from pydantic_ai import AbstractToolset, Agent, CombinedToolset, FunctionToolset, RunContext
 from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.toolsets import DynamicToolset
 
 from .. import toolsets
-from ..line import WRAPPERS, named_factory
+from ..line import WRAPPERS
 from ..toolsets import HandWritten
 
 
@@ -28,8 +29,11 @@ def _dynamic(toolset: AbstractToolset[Any]) -> Any:
     def build(ctx: RunContext[Any]) -> AbstractToolset[Any]:
         return toolset.copy()
 
-    return named_factory(build, 'dynamic')
+    return DynamicToolset(build, id='dynamic')
 
+
+WAYS_TO_MAKE_DURABLE = ('capability', 'wrapper')
+"""How an agent is made for a durable engine: by a capability of the agent, or by an agent that wraps it."""
 
 STATIC: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
     **WRAPPERS,

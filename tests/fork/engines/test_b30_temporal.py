@@ -8,9 +8,8 @@ import pytest
 from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, UserError
 from pydantic_ai.models.test import TestModel
 
-from ..line import HAS_DURABLE_STATE, WAYS_TO_MAKE_DURABLE
 from ..toolsets import Journal, Server, Session
-from .agents import STATIC, for_temporal
+from .agents import STATIC, WAYS_TO_MAKE_DURABLE, for_temporal
 
 pytestmark = pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE)
 
@@ -26,7 +25,6 @@ def test_b30_stateful_toolset_is_refused_when_the_agent_is_wrapped(way: str, wra
     assert session.journal.events == []
 
 
-@pytest.mark.skipif(not HAS_DURABLE_STATE, reason='shared() is looked into with durable state only')
 def test_b30_stateful_toolset_is_refused_behind_shared(way: str):
     with pytest.raises(UserError, match=r"Session 'my-session' is stateful.*override `export_state\(\)`"):
         for_temporal(way, TestModel(), [Session('my-session', Journal()).shared()])

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ..line import HAS_DURABLE_STATE, WAYS_TO_MAKE_DURABLE
 from . import plain_steps
+from .agents import WAYS_TO_MAKE_DURABLE
 from .durable_worker import APPROVED, EXPECTED, QUEUE, check_journal
 from .killing import (
     lines,
@@ -24,9 +24,6 @@ from .killing import (
     wait_for,
     working,
 )
-
-if not HAS_DURABLE_STATE:
-    pytest.skip('This line has no durable state.', allow_module_level=True)
 
 pytestmark = pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE)
 

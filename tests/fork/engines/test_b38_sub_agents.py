@@ -14,10 +14,7 @@ from temporalio import workflow
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 from typing_extensions import Self
 
-from ..line import HAS_DURABLE_STATE, WAYS_TO_MAKE_DURABLE
-
-if not HAS_DURABLE_STATE:
-    pytest.skip('This line has no durable state.', allow_module_level=True)
+from .agents import WAYS_TO_MAKE_DURABLE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE)]
 

@@ -13,7 +13,7 @@ from examples import mcp_client
 from examples.mcp_client import notes_toolset
 from examples.support import Step, call, script
 
-from ..line import once_per_run
+from ..toolsets import once_per_run
 from .processes import Processes
 
 pytestmark = pytest.mark.anyio

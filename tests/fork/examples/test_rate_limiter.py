@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 from pydantic_ai import AbstractToolset, Agent, FunctionToolset, ModelRetry, RunContext, ToolReturnPart
+from pydantic_ai.toolsets import DynamicToolset
 from typing_extensions import Self
 
 from examples import rate_limiter
 from examples.rate_limiter import Quota, RateLimitedToolset, SharedRateLimitedToolset
 from examples.support import Step, call, scripts
-
-from ..line import DynamicToolset
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,6 @@ from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
 from ..delegation import Answer, Ledger, Notes, called, calls, entries_and_exits, forked, fresh
-from ..line import CapableAgent
 from ..toolsets import RUN, SUCCESS, Journal, Server, run_as
 from ..transactions import TRANSACTIONS, committed, new_database
 
@@ -283,7 +282,7 @@ def in_background(child: Agent[Any, Any], *steps: Sequence[str], toolsets: Seque
     """Make an agent that doesn't wait for another one that it delegates to."""
     sub_agents = [harness.SubAgent(Named(child))]
     capability = harness.SubAgents(sub_agents, inherit_tools=True, task_control=harness.TaskControl())
-    return CapableAgent(model(*steps, background=True), name='parent', toolsets=toolsets, capabilities=[capability])
+    return Agent(model(*steps, background=True), name='parent', toolsets=toolsets, capabilities=[capability])
 
 
 async def test_b16_sub_agent_in_the_background_has_its_own():

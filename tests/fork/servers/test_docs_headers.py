@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ..line import IS_2
 from ..test_docs import EXAMPLES, Example, Program
 from .serving import serving
 
@@ -46,8 +45,6 @@ async def answer(request: Request) -> Response:
 async def test_docs_example_gives_the_server_the_headers_of_each_user(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving([Route('/mcp', answer, methods=['POST'])]) as address:
         code = EXAMPLES['headers'].code.replace('https://shop.example.com', f'http://{address}')
-        if not IS_2:
-            code = code.replace('MCPToolset', 'MCPServerStreamableHTTP')
         program = Program(Example('headers', code), monkeypatch)
 
         printed = await asyncio.gather(program.run(), program.run())
