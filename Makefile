@@ -153,10 +153,6 @@ lock: $(READY) ## lock the newest releases of what the tool, the docs, the bench
 sizes: ## print how many lines git holds, for each folder and in all
 	@git grep -Ic '' | awk -F: '{split($$1, path, "/"); lines[path[1]] += $$NF; lines["all"] += $$NF} END {for (each in lines) printf "%7d %s\n", lines[each], each}' | sort -rn
 
-.PHONY: sizes
-sizes: ## count the lines of text in git, by folder
-	@git grep -Ic '' | awk -F: '{ split($$1, parts, "/"); name = index($$1, "/") ? parts[1] "/" : "the rest"; lines[name] += $$NF; all += $$NF } END { for (name in lines) printf "%7d %s\n", lines[name], name; printf "%7d in all\n", all }' | sort -n
-
 .PHONY: clean
 clean: ## delete what was made, but for the release, the trees, the texts of pull requests and the results of the matrix
 	@$(PYTHON3) -c 'from pathlib import Path; from series.folders import sweep; sweep(Path())'

@@ -43,7 +43,7 @@ number = 1              # the fork's version is <base>+lifecycle.<number>; raise
 digest = "{digest}"  # content_digest() of the base
 licences = "{licences}"  # digest_files() of the licences in the build folder
 python = {python}
-
+{url}
 {kind}
 package = "{package}"
 version = "{version}"
@@ -149,6 +149,7 @@ def write_pins(line: Line, release: Release, folder: Path, downloads: Path, repo
         digest=digest,
         licences=licences,
         python=json.dumps(_pythons(metadata)),
+        url=f'url = {json.dumps(line.url)}\n' if line.url else '',
         kind=_KINDS[kind],
         package=archive.package,
         version=archive.version,

@@ -55,6 +55,8 @@ class PinnedLine:
     """What upstream's tests, and its settings for running and checking them, come from."""
     settings: Archive | None
     """Instead of `tests`, where no release ships any that fit the base: the tree then has those of our patches only."""
+    url: str | None
+    """Where the fork's repository is, for the project URLs of the wheel; `None` as long as it has no public address."""
     caps: Mapping[str, str]
     """Upper bounds of dependencies, by their normalized names, that the fork adds to the base's own requirements."""
 
@@ -152,6 +154,7 @@ def load_line(folder: Path) -> PinnedLine:
         python=tuple(data['python']),
         tests=Archive(**data['tests']) if 'tests' in data else None,
         settings=Archive(**data['settings']) if 'settings' in data else None,
+        url=data.get('url'),
         caps={canonicalize_name(name): cap for name, cap in data['caps'].items()},
     )
 
@@ -193,6 +196,7 @@ def _line_faults(data: dict[str, Any], name: str) -> Iterator[str]:
         'digest': (is_digest(data.get('digest')), a_digest),
         'patched': ('patched' not in data or is_digest(data['patched']), a_digest),
         'licences': ('licences' not in data or is_digest(data['licences']), a_digest),
+        'url': ('url' not in data or is_text(data['url']), 'an address such as `https://example.com/fork`'),
         'python': (is_kind(python, list) and all(map(is_text, python or [''])), 'a list such as `["3.12"]`'),
         'tests': ('tests' not in data or is_archive(data['tests']), an_archive),
         'settings': ('settings' not in data or is_archive(data['settings']), an_archive),

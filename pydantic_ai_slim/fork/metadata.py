@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from pydantic_ai_slim.fork.errors import LineError
 from pydantic_ai_slim.fork.line import PinnedLine
-from pydantic_ai_slim.fork.names import DIST_NAME, FORK_URL
+from pydantic_ai_slim.fork.names import DIST_NAME
 
 
 def fork_metadata(base: Distribution, line: PinnedLine) -> dict[str, Any]:
@@ -31,8 +31,8 @@ def fork_metadata(base: Distribution, line: PinnedLine) -> dict[str, Any]:
     """
     metadata = project_metadata_from_core_metadata(base.read_text('METADATA') or '')
     metadata['version'] = line.version
-    if FORK_URL:
-        metadata['urls'] = {**metadata.get('urls', {}), 'Fork': FORK_URL}
+    if line.url:
+        metadata['urls'] = {**metadata.get('urls', {}), 'Fork': line.url}
     metadata['dependencies'] = [_capped(requirement, line.caps) for requirement in metadata['dependencies']]
     metadata['optional-dependencies'] = {
         extra: [_capped(requirement, line.caps) for requirement in requirements]

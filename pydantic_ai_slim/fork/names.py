@@ -11,6 +11,3 @@ UPSTREAM_FOLDER = 'pydantic_ai_slim'
 
 PACKAGE_PATH = f'{UPSTREAM_FOLDER}/{PACKAGE}'
 """Where patches have the package. A build takes what they change there, and nothing else."""
-
-FORK_URL = ''
-"""The public address of this repository, for the metadata of the wheel: where it is published, it is to be written here."""

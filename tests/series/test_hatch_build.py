@@ -281,6 +281,15 @@ def test_metadata_is_the_base_s_own_but_for_version_caps_and_licence(
     )
 
 
+def test_metadata_leads_to_the_repository_that_the_line_names(checkout: Path, base: Path, tmp_path: Path) -> None:
+    pins = checkout / 'patches' / LINE.base / 'line.toml'
+    pins.write_text(f'url = "https://example.com/fork"\n{pins.read_text()}')
+    found = email.message_from_bytes(read_info(build_and_unpack(checkout, base, tmp_path / 'out'), 'METADATA'))
+    own = email.message_from_bytes(read_info(base, 'METADATA'))
+
+    assert found.get_all('Project-URL') == [*own.get_all('Project-URL', []), 'Fork, https://example.com/fork']
+
+
 def capped(text: str) -> str:
     """Return a requirement of the base as the fork should have it."""
     requirement = Requirement(text)
@@ -814,6 +823,7 @@ def test_load_line_returns_what_the_file_says(tmp_path: Path) -> None:
         digest='sha256:' + '0' * 64,
         patched='sha256:' + '2' * 64,
         licences=None,
+        url=None,
         python=('3.12',),
         tests=Archive('tests-of-it', '9.9.8', 'sha256:' + '1' * 64),
         settings=None,
@@ -877,7 +887,7 @@ def test_load_line_with_several_faults_names_them_all(tmp_path: Path) -> None:
         """- `caps` must be a table of version bounds by package, such as `httpx = "<1"`, but is {'httpx': '1'}.\n"""
         '- There must be either `tests`, which bring the settings along, or `settings` alone.\n'
         '- `colour` is not a key of a line; the keys are `base`, `released`, `number`, `digest`, `patched`, '
-        '`licences`, `python`, `tests`, `settings`, `caps`.\n'
+        '`licences`, `url`, `python`, `tests`, `settings`, `caps`.\n'
         'Correct the file and build again.'
     )
 
