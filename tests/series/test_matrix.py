@@ -65,10 +65,10 @@ def outcomes(found: Matrix) -> dict[str, tuple[str, str]]:
     return {test.test: (test.outcome('base'), test.outcome('fork')) for test in compared(found).tests}
 
 
-def write(line: Line, user: User, files: Mapping[str, str]) -> None:
+def write(line: Line, user: User, files: Mapping[str, str], subject: str = 'Change it') -> None:
     """Have a patch write these files."""
     apply(line, quiet)
-    user.commit('Change it', dict(files))
+    user.commit(subject, dict(files))
     extract(line, quiet)
 
 
@@ -146,7 +146,7 @@ def test_matrix_where_a_file_of_tests_is_not_imported_any_more_is_a_difference(l
     write(line, user, {TOOLS: 'def add(a: int, b: int) -> int:\n    return a + b\n'})
     found = run(line, Tests(only=('tests/test_tools.py',)))
     assert found.differences == 0
-    write(line, user, {'pydantic_ai_slim/pydantic_ai/__init__.py': ''})
+    write(line, user, {'pydantic_ai_slim/pydantic_ai/__init__.py': ''}, 'Empty it')
     found = run(line, Tests(only=('tests/test_tools.py',)))
     assert outcomes(found) == {
         'tests/test_tools.py': ('missing', 'error'),

@@ -176,7 +176,8 @@ def test_rebase_makes_the_whole_line(
     assert (
         new.folder / 'tests.in'
     ).read_text() == '# What the tests need.\npydantic-ai-slim[cli]===1.1.0\nanyio     # a reason\npytest\n'
-    assert [patch.name for patch in new.patches] == ['fixes/add-one.patch', 'fixes/swap-the-summands.patch']
+    names = [patch.relative_to(new.folder).as_posix() for patch in new.patches]
+    assert names == ['fixes/add-one.patch', 'fixes/swap-the-summands.patch']
 
     build = line.root / 'pydantic_ai_slim/1.1.0'
     assert {path.name for path in build.iterdir()} == {'pyproject.toml', 'LICENSE', 'LICENSE.lifecycle'}
@@ -402,7 +403,7 @@ def test_rebase_continue_with_nothing_left_of_a_patch_refuses(stopped: Line, use
 def test_rebase_continue_stops_at_the_next_conflict(carry: Callable[..., Line], user: User) -> None:
     again = ('Call it name of a tool', {TOOLS: OLD.replace('def name', 'def tool_name')})
     line = carry(TITLE, ONE, again)
-    with pytest.raises(ApplyError, match='0001-Call-it-title'):
+    with pytest.raises(ApplyError, match='fixes/call-it-title'):
         rebase(line, '1.1.0', quiet)
     user.git('checkout', '--quiet', '--ours', '--', TOOLS)
     (user.tree / TOOLS).write_text(NEW.replace('def label', 'def caption'))

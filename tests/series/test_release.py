@@ -122,7 +122,7 @@ def test_release_bill_of_materials_names_base_patches_and_requirements(releasabl
     assert base['properties'] == [{'name': 'lifecycle:content-digest', 'value': releasable.digest}]
     (patch,) = releasable.patches
     (described,) = fork['pedigree']['patches']
-    assert described['diff']['url'] == f'patches/{BASE}/{patch.name}'
+    assert described['diff']['url'] == f'patches/{BASE}/{patch.parent.name}/{patch.name}'
     assert described['diff']['text']['content'] == patch.read_text()
     assert [(part['name'], part['scope'], part['properties'][0]['value']) for part in bill['components']] == [
         ('httpx', 'required', 'httpx>=0.27'),

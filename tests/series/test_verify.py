@@ -131,7 +131,7 @@ def test_verify_of_several_at_once_names_the_one_that_began_first(
     write(line, user, *commits)
     steps: list[str] = []
     check(line, lambda step, done=0, of=None: steps.append(step))
-    assert any(re.fullmatch(r'\w.* `000\d-Add-\w+.patch`.*, and 1 more', step) for step in steps)
+    assert any(re.fullmatch(r'\w.* `\w+/add-\w+`.*, and 1 more', step) for step in steps)
 
 
 def test_verify_on_a_release_without_tests_runs_the_tests_of_the_patches(uncached: Line, user: User) -> None:
