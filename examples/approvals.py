@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import anyio
 import httpx
@@ -47,7 +47,10 @@ PAGE = Path(__file__).parent / 'site' / 'approvals.html'
 
 
 # --8<-- [start:person]
-def readable(args: dict[str, Any]) -> str:
+About: TypeAlias = Callable[[RunContext[Any], ToolCallPart], str]
+
+
+def readable(args: dict[str, Any] | str) -> str:
     """Return the arguments of a call as a person is to read them, with what can't be seen escaped, or turns text around."""
     text = json.dumps(args, ensure_ascii=False)
     return ''.join(c if c.isprintable() else c.encode('unicode_escape').decode() for c in text)
@@ -56,18 +59,22 @@ def readable(args: dict[str, Any]) -> str:
 class Person:
     """Whoever looks at the page of a run. Questions are events of its stream; answers come in requests of their own."""
 
-    def __init__(self, questions: dict[str, asyncio.Future[bool]], *, time_limit: float) -> None:
+    def __init__(
+        self, questions: dict[str, asyncio.Future[bool]], *, time_limit: float, about: About | None = None
+    ) -> None:
         """Make a person who has just opened the stream.
 
         Args:
             questions: Where the server finds the questions that wait, by an id that nobody can guess.
             time_limit: The seconds after which a question that nobody answers is a denial.
+            about: Says what a call is about, where its arguments don't.
         """
         self.events: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self.gone = False
         self._questions = questions
         self._mine: set[str] = set()
         self._time_limit = time_limit
+        self._about = about
 
     def tell(self, kind: str, **data: Any) -> None:
         """Send an event to the page."""
@@ -91,12 +98,12 @@ class Person:
         if self.gone:
             return ToolDenied('Nobody is there to approve this.')
         args = readable(call.args_as_dict())
+        about = readable(self._about(ctx, call)) if self._about else ''
         id_ = secrets.token_urlsafe()
         self._questions[id_] = answer = asyncio.get_running_loop().create_future()
         self._mine.add(id_)
-        self.tell(
-            'question', id=id_, agent=(ctx.agent and ctx.agent.name) or 'the agent', tool=call.tool_name, args=args
-        )
+        agent = (ctx.agent and ctx.agent.name) or 'the agent'
+        self.tell('question', id=id_, agent=agent, tool=call.tool_name, args=args, about=about)
         try:
             return await asyncio.wait_for(answer, self._time_limit)
         except asyncio.TimeoutError:
@@ -139,18 +146,22 @@ class Answer(BaseModel):
 class Desk:
     """Serves the page, the stream of each run, and the answers."""
 
-    def __init__(self, agent: Agent[None, str], *, time_limit: float = 300, patience: float = 10) -> None:
+    def __init__(
+        self, agent: Agent[None, str], *, time_limit: float = 300, patience: float = 10, about: About | None = None
+    ) -> None:
         """Make a server.
 
         Args:
             agent: Who works.
             time_limit: The seconds that a question waits.
             patience: The seconds that a run has to end once its page is closed.
+            about: Says what a call is about, where its arguments don't.
         """
         self.agent = agent
         self.questions: dict[str, asyncio.Future[bool]] = {}
         self.time_limit = time_limit
         self.patience = patience
+        self.about = about
         self.app = FastAPI()
         self.app.get('/')(self.page)
         self.app.get('/run')(self.run)
@@ -179,7 +190,7 @@ class Desk:
         return Response('The request is not valid.', 422, media_type='text/plain')
 
     async def _stream(self, prompt: str) -> AsyncGenerator[str]:
-        person = Person(self.questions, time_limit=self.time_limit)
+        person = Person(self.questions, time_limit=self.time_limit, about=self.about)
         task = asyncio.create_task(self._work(prompt, person))
         try:
             kind = ''
@@ -252,6 +263,14 @@ class Mailbox(FunctionToolset[Any]):
 
 
 mailbox = Mailbox()
+
+
+def draft_of(ctx: RunContext[Any], call: ToolCallPart) -> str:
+    """Return the text that a call would send: the number of a draft says nothing to a person."""
+    number, drafts = call.args_as_dict()['number'], ctx.instance_of(mailbox).drafts
+    return drafts[number - 1] if 1 <= number <= len(drafts) else 'There is no such draft.'
+
+
 clerk = Agent('openai:gpt-5-mini', name='clerk', toolsets=[mailbox], defer_model_check=True)
 desk = Agent('openai:gpt-5-mini', name='desk', toolsets=[mailbox], defer_model_check=True)
 
@@ -371,7 +390,8 @@ async def visit(url: str, prompt: str, *, approved: bool) -> None:
                 if data.get('error'):
                     text += f'It failed: {data["error"]}'
                 if kind == 'question':
-                    print(f'May {data["agent"]} call {data["tool"]}({data["args"]})? {"Yes" if approved else "No"}.')
+                    what = f'{data["tool"]}({data["args"]}), about {data["about"]}'
+                    print(f'May {data["agent"]} call {what}? {"Yes" if approved else "No"}.')
                     answer = {'id': data['id'], 'approved': approved}
                     (await page.post('/answers', json=answer)).raise_for_status()
     print(text.strip())
@@ -399,7 +419,7 @@ async def correspond(user: str, prompt: str, *, approved: bool) -> None:
 async def main(model: Model | str) -> None:
     """Have the desk and its clerk ask a person who says yes, one who says no, and one who answers in a request of its own."""
     with desk.override(model=model), clerk.override(model=model):
-        async with serve(Desk(desk).app, int(os.environ.get('PORT', '0'))) as url:
+        async with serve(Desk(desk, about=draft_of).app, int(os.environ.get('PORT', '0'))) as url:
             if 'PORT' in os.environ:
                 print(f'Open {url} and say, for instance: {DELEGATE}', flush=True)
                 await asyncio.Event().wait()

@@ -8,7 +8,6 @@ import pytest
 from pydantic_ai import (
     Agent,
     ApprovalRequired,
-    DeferredToolRequests,
     DeferredToolResults,
     FunctionToolset,
     RunContext,
@@ -17,7 +16,7 @@ from pydantic_ai import (
     UserError,
 )
 
-from .approvals import OUTPUTS, Handler, Tools, agent_of, approve, calling, returned
+from .approvals import OUTPUTS, Handler, Tools, agent_of, calling
 from .toolsets import METHODS
 
 pytestmark = pytest.mark.anyio
@@ -87,21 +86,6 @@ async def test_b23_metadata_is_the_same_in_two_runs():
     handled = await agent.run('go', deferred_tool_handler=Handler(lambda requests: results))
     assert handled.output == 'all done'
     assert notes.seen == seen == {'look': [None], 'order': [None, {'by': 'Grace'}], 'pay': [{'by': 'Ada'}]}
-
-
-async def test_b23_each_approval_has_metadata_of_its_own():
-    notes = Notes()
-    names = ['Ada', 'Grace']
-
-    def answer(requests: DeferredToolRequests) -> DeferredToolResults:
-        results = approve(requests)
-        results.metadata = {'order': {'by': names.pop(0)}}
-        return results
-
-    agent = Agent(calling(['order']), toolsets=[notes.toolset])
-    result = await agent.run('go', deferred_tool_handler=Handler(answer))
-    assert returned(result.all_messages()) == {'order': ''}
-    assert notes.seen == {'order': [None, {'by': 'Ada'}, {'by': 'Grace'}]}
 
 
 @pytest.mark.parametrize('id_', ['nothing', 'look'])

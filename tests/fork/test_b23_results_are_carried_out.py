@@ -83,34 +83,25 @@ async def test_b23_arguments_are_overridden():
     assert returned(result.all_messages()) == {'delete': 'delete done other', 'write': 'write done others'}
 
 
-@pytest.mark.parametrize('overridden_again', [False, True])
 @pytest.mark.parametrize('method', METHODS)
-async def test_b23_arguments_that_were_overridden_stay_when_the_tool_asks_again(method: str, overridden_again: bool):
-    """The next question shows them, and its approval is one of them, unless it overrides them too."""
+async def test_b23_arguments_that_were_overridden_are_not_those_of_what_asks_again(method: str):
+    """The call that is left over has the model's arguments, as the history has that a second run starts from."""
     values: list[str] = []
     toolset = FunctionToolset[Any]()
 
-    @toolset.tool(retries=2)
+    @toolset.tool
     async def pay(ctx: RunContext[Any], value: str) -> str:
         values.append(value)
-        if len(values) < 4:
-            raise ApprovalRequired
-        return f'{value} paid'
-
-    shown: list[Any] = []
-    second: Any = ToolApproved(override_args={'value': 'second'}) if overridden_again else True
-    answers: list[Any] = [ToolApproved(override_args={'value': 'first'}), second, ToolApproved()]
+        raise ApprovalRequired
 
     def answer(requests: DeferredToolRequests) -> DeferredToolResults:
-        (call,) = requests.approvals
-        shown.append(call.args_as_dict()['value'])
-        return DeferredToolResults(approvals={call.tool_call_id: answers.pop(0)})
+        return DeferredToolResults(approvals={'pay': ToolApproved(override_args={'value': 'other'})})
 
     agent = Agent(calling(['pay']), toolsets=[toolset], output_type=OUTPUTS)
-    assert await METHODS[method](agent, deferred_tool_handler=Handler(answer)) == 'all done'
-    last = 'second' if overridden_again else 'first'
-    assert shown == ['', 'first', last]
-    assert values == ['', 'first', last, last]
+    output = await METHODS[method](agent, deferred_tool_handler=Handler(answer))
+    assert isinstance(output, DeferredToolRequests)
+    assert [call.args_as_dict() for call in output.approvals] == [{'value': ''}]
+    assert values == ['', 'other']
 
 
 async def test_b23_bad_arguments_are_returned_to_the_model():

@@ -1,4 +1,4 @@
-"""B26: what is wrong with results is said by id, a handler's own exception ends the run, and asking again has an end."""
+"""B26: what is wrong with results is said by id, a handler's own exception ends the run, and an answer counts once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pydantic_ai import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, approve, calling, returned
+from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, approve, calling
 from .capabilities import handling_deferred_calls
 from .toolsets import METHODS, Journal, Session, run
 
@@ -81,8 +81,11 @@ async def test_b26_all_faults_are_reported():
     assert str(error.value).splitlines() == [
         'The deferred tool handler returned invalid results.',
         "Tool call 'nothing' is none of those that the handler was asked for, which are 'write', 'delete', 'send'.",
-        "Tool call 'send' of 'send' is executed externally. Return its result in `calls`, not in `approvals`.",
-        "Tool call 'write' of 'write' requires approval. Answer it in `approvals`, not in `calls`.",
+        "Tool call 'send' of 'send' is executed externally. Return its result in `calls`.",
+        (
+            "Tool call 'write' of 'write' requires approval. "
+            'Answer it in `approvals`, with a `bool`, `ToolApproved` or `ToolDenied`.'
+        ),
     ]
 
 
@@ -175,66 +178,40 @@ async def test_b26_nothing_starts_that_was_approved_after_a_cancellation(method:
     assert started == []
 
 
+@pytest.mark.parametrize('capability', [False, True])
 @pytest.mark.parametrize('exception', [ApprovalRequired, CallDeferred])
-@pytest.mark.parametrize('retries', [0, 1, 3])
-async def test_b26_asking_again_ends_with_the_retries(retries: int, exception: type[Exception]):
-    """An approved tool that never gets enough is asked for as often as it has retries, after the first time."""
-    toolset = FunctionToolset[Any]()
-
-    @toolset.tool(retries=retries)
-    async def greedy(ctx: RunContext[Any], value: str) -> None:
-        raise ApprovalRequired if not ctx.tool_call_approved else exception
-
-    def answer(requests: DeferredToolRequests) -> DeferredToolResults | None:
-        if requests.calls and retries == 3:
-            return None
-        return approve(requests) if requests.approvals else DeferredToolResults(calls={'greedy': 'enough'})
-
-    handler = Handler(answer)
-    agent = Agent(calling(['greedy']), toolsets=[toolset], output_type=OUTPUTS, deferred_tool_handler=handler)
-    if exception is CallDeferred and retries:
-        result = await agent.run('go')
-        if retries == 3:
-            assert isinstance(result.output, DeferredToolRequests)
-            assert [call.tool_call_id for call in result.output.calls] == ['greedy']
-        else:
-            assert returned(result.all_messages()) == {'greedy': 'enough'}
-        assert len(handler.asked) == 2
-    else:
-        output = (await agent.run('go')).output
-        assert isinstance(output, DeferredToolRequests)
-        assert [call.tool_call_id for call in [*output.calls, *output.approvals]] == ['greedy']
-        assert len(handler.asked) == retries + 1
-
-
 @pytest.mark.parametrize('method', METHODS)
-async def test_b26_only_what_asks_again_is_asked_again(method: str):
-    """With its latest metadata, and the tools that were done are not called again."""
+async def test_b26_what_asks_again_is_left_over(method: str, exception: type[Exception], capability: bool):
+    """An answer counts once, of a capability as of a handler; the tools that were done aren't called again."""
     tools = Tools()
     toolset = FunctionToolset[Any]()
-    times: list[str] = []
+    paid: list[Any] = []
 
     @toolset.tool(retries=2)
     async def pay(ctx: RunContext[Any], value: str) -> str:
-        times.append(value)
-        if len(times) < 4:
-            raise ApprovalRequired(metadata={'time': len(times)})
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired(metadata={'signatures': 0})
+        if not paid:
+            paid.append('once')
+            raise (ApprovalRequired if exception is ApprovalRequired else CallDeferred)(metadata={'signatures': 1})
         return 'paid'
 
-    handler = Handler(
-        lambda requests: (
-            DeferredToolResults(approvals={'pay': True, 'delete': True})
-            if len(handler.asked) == 1
-            else approve(requests)
-        )
+    handler = Handler(answer_all)
+
+    def answer(ctx: Any, requests: Any) -> DeferredToolResults:
+        handler.requests.append(requests)
+        return answer_all(requests)
+
+    given: dict[str, Any] = (
+        {'capabilities': [handling_deferred_calls(answer)]} if capability else {'deferred_tool_handler': handler}
     )
-    agent = Agent(calling(['pay', 'delete', 'write', 'look']), toolsets=[tools.toolset, toolset], output_type=OUTPUTS)
-    output = await METHODS[method](agent, deferred_tool_handler=handler)
-    assert handler.asked == [['delete', 'pay', 'write'], ['pay'], ['pay']]
-    assert [requests.metadata['pay'] for requests in handler.requests] == [{'time': 1}, {'time': 2}, {'time': 3}]
+    agent = Agent(calling(['pay', 'delete', 'look']), toolsets=[tools.toolset, toolset], output_type=OUTPUTS, **given)
+    output = await METHODS[method](agent)
+    assert handler.asked == [['delete', 'pay']]
     assert isinstance(output, DeferredToolRequests)
-    assert [call.tool_call_id for call in output.approvals] == ['write']
-    assert output.metadata == {'write': {'why': 'write'}}
+    calls = output.approvals if exception is ApprovalRequired else output.calls
+    assert [call.tool_call_id for call in calls] == ['pay']
+    assert output.metadata == {'pay': {'signatures': 1}}
     assert tools.done == ['look', 'delete']
 
 
@@ -269,18 +246,15 @@ async def test_b26_results_that_are_not_dicts_are_refused():
 
 
 @pytest.mark.parametrize(
-    ('results', 'named'),
+    'results',
     [
-        (DeferredToolResults(approvals={'nothing': True, 'delete': True}), "'nothing'"),
-        (DeferredToolResults(approvals={'delete': True, 'send': True}, calls={'send': 1}), "'send'"),
-        (DeferredToolResults(approvals={'delete': True}, calls={'write': 1}), "'write'"),
-        (DeferredToolResults(approvals={'delete': True}, calls={'delete': 1}), "'delete'"),
-        (DeferredToolResults(approvals={'delete': True}, metadata=NOT_ASKED), "'nothing'"),
+        DeferredToolResults(approvals={'nothing': True, 'delete': True}),
+        DeferredToolResults(approvals={'delete': True, 'send': True}),
+        DeferredToolResults(approvals={'delete': True}, calls={'write': 1}),
+        DeferredToolResults(approvals={'delete': True}, metadata=NOT_ASKED),
     ],
 )
-async def test_b26_what_the_base_ignored_of_a_capability_is_ignored_with_a_warning(
-    results: DeferredToolResults, named: str
-):
+async def test_b26_what_the_base_ignored_of_a_capability_is_ignored(results: DeferredToolResults):
     tools = Tools()
 
     def answer(ctx: Any, requests: Any) -> DeferredToolResults:
@@ -288,11 +262,10 @@ async def test_b26_what_the_base_ignored_of_a_capability_is_ignored_with_a_warni
 
     capability = handling_deferred_calls(answer)
     agent = agent_of(tools, ['look', 'delete', 'write', 'send'], output_type=OUTPUTS, capabilities=[capability])
-    with pytest.warns(UserWarning, match=f'Tool call {named}') as caught:
-        output = (await agent.run('go')).output
-    assert len(caught) == 1
+    output = (await agent.run('go')).output
     assert tools.done == ['look', 'delete']
     assert isinstance(output, DeferredToolRequests)
+    assert [call.tool_call_id for call in [*output.approvals, *output.calls]] == ['write', 'send']
 
 
 async def test_b26_a_handler_may_change_its_requests():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import warnings
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any, cast
@@ -37,7 +36,7 @@ from pydantic_ai import (
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
-from .approvals import OUTPUTS
+from .approvals import OUTPUTS, calling
 from .capabilities import handling_deferred_calls
 from .line import stream_events
 
@@ -143,12 +142,18 @@ class Script:
         for call in requests.calls:
             if all_of_them or self.choose.random() < 0.5:
                 results.calls[call.tool_call_id] = 'sent'
-        if self.choose.random() < 0.3:
-            requests.approvals.clear()
         return results
 
     async def handler(self, ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults | None:
-        return None if self.choose.random() < 0.2 else self.answer(requests)
+        if self.choose.random() < 0.2:
+            return None
+        results = self.answer(requests)
+        if self.choose.random() < 0.3:
+            # The handler's requests are its own.
+            for call in requests.approvals:
+                call.args = {'value': 'changed'}
+            requests.approvals.clear()
+        return results
 
     def capability(self) -> Any:
         """Make a capability that asks for any place, answers like a handler, and may approve what it isn't asked for."""
@@ -217,7 +222,7 @@ class Script:
         given: dict[str, Any] = {'user_prompt': 'go'}
         for _ in range(20):
             handler = self.handler if self.choose.random() < 0.6 else None
-            way = self.choose.choice(['run', 'run_stream', 'run_stream', 'iter', 'run_stream_events'])
+            way = self.choose.choice(['run', 'nested', 'run_stream', 'run_stream', 'iter', 'run_stream_events'])
             output, messages = await run_by(way, agent, deferred_tool_handler=handler, **given)
             left = Counter[str]()
             if isinstance(output, DeferredToolRequests):
@@ -236,6 +241,17 @@ async def run_by(way: str, agent: Agent[Any, Any], **options: Any) -> tuple[Any,
         async with agent.run_stream(**options) as stream:
             return await stream.get_output(), stream.all_messages()
     result: Any = None
+    if way == 'nested':
+        parent = Agent(calling(['delegate']), deferred_tool_handler=options.pop('deferred_tool_handler'))
+
+        @parent.tool
+        async def delegate(ctx: RunContext[Any], value: str) -> None:
+            """Pass the handler on."""
+            nonlocal result
+            result = await agent.run(**options, deferred_tool_handler=ctx.deferred_tool_handler)
+
+        await parent.run('go')
+        return result.output, result.all_messages()
     if way == 'iter':
         async with agent.iter(**options) as agent_run:
             async for node in agent_run:
@@ -285,9 +301,7 @@ async def test_b26_random_scripts_run_what_was_approved_and_lose_nothing(chunk: 
     for seed in range(chunk * SCRIPTS, (chunk + 1) * SCRIPTS):
         script = Script(seed)
         try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings('ignore', 'Results of a deferred tool handler', UserWarning)
-                await script.play()
+            await script.play()
             ended += 1
         except (UnexpectedModelBehavior, UserError) as error:
             assert any(text in str(error) for text in REFUSED), f'seed {seed}: {error}'

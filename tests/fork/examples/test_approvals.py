@@ -73,6 +73,8 @@ async def test_main_prints_questions_and_what_was_sent(capsys: pytest.CaptureFix
         'Sent: Dear Ada, we are closed on Monday.',
     ]
     assert sum(line.startswith('May ') for line in out) == 4
+    # The person sees the text, not just its number.
+    assert 'May clerk call send({"number": 1}), about "Dear Bob, we miss you."? Yes.' in out
     assert 'The tool call was denied.' in out
     assert out[-4:-2] == [f'> {WRITE}', 'May desk call send({"number": 1})? Yes, later.']
 
