@@ -129,10 +129,22 @@ def plan_tool(rest: Sequence[str] = (), *, slow: bool = False) -> Plan:
     # `-n auto` uses all processors, and none of them waits behind a long test.
     pytest = [sys.executable, '-m', 'pytest', '-n', 'auto', '--dist', 'worksteal']
     chosen = [] if slow else ['-m', 'not slow']
+    variables = without_pyenv() if slow else {}
     planned: Plan = {
-        title: Part(title, [*pytest, *folders, *chosen, *rest], ROOT, seconds=400) for title, folders in parts.items()
+        title: Part(title, [*pytest, *folders, *chosen, *rest], ROOT, variables, seconds=400)
+        for title, folders in parts.items()
     }
     return planned if slow else {**planned, 'the slow tests of the tool and the docs': SLOW}
+
+
+def without_pyenv() -> dict[str, str]:
+    """Return variables in which there is no Python but the system's, as where nobody has installed another."""
+    pyenv = Path(os.environ.get('PYENV_ROOT') or Path.home() / '.pyenv')
+    path = os.environ.get('PATH', os.defpath).split(os.pathsep)
+    return {
+        'PATH': os.pathsep.join(folder for folder in path if not Path(folder).is_relative_to(pyenv)),
+        'PYENV_ROOT': os.devnull,
+    }
 
 
 def plan_line(

@@ -115,7 +115,9 @@ def test_fork_imports_with_the_newest_dependencies_and_stays_beside_what_depends
     with ZipFile(dependent, 'w') as archive:
         metadata = f'Metadata-Version: 2.1\nName: dependent\nVersion: 1\nRequires-Dist: pydantic-ai-slim=={LINE.base}\n'
         archive.writestr('dependent-1.dist-info/METADATA', metadata)
-        archive.writestr('dependent-1.dist-info/WHEEL', 'Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n')
+        archive.writestr(
+            'dependent-1.dist-info/WHEEL', 'Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n'
+        )
         archive.writestr('dependent-1.dist-info/RECORD', '')
     for installer in ('uv', 'pip'):
         environment.installer = installer
