@@ -13,7 +13,6 @@ import pytest
 from pydantic_ai import Agent
 
 from ..fork.cancelling import TOOLSETS, agent_of, cancel_at, faults_of
-from ..fork.line import CANCELLED
 from ..fork.toolsets import Journal, run_as
 
 pytestmark = pytest.mark.anyio
@@ -76,7 +75,7 @@ def cancel_run_sync_at(step: int, agent: Agent[Any, Any]) -> bool:
         watcher = loop.create_task(watch())
         try:
             agent.run_sync('go')
-        except CANCELLED:
+        except asyncio.CancelledError:
             cancelled = True
         else:
             cancelled = False
@@ -144,10 +143,12 @@ async def test_runs_at_once_that_are_cancelled_at_different_steps_leave_nothing(
     for _ in range(5):
         await asyncio.sleep(0)
 
-    cancelled = sum(isinstance(outcome, CANCELLED) for outcome in outcomes)
+    cancelled = sum(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
     count(row, journal, faults=cancelled, runs=number)
     row['tasks'] += len(asyncio.all_tasks() - before)
-    assert cancelled and {outcome for outcome in outcomes if not isinstance(outcome, CANCELLED)} <= {'done'}
+    assert cancelled and {outcome for outcome in outcomes if not isinstance(outcome, asyncio.CancelledError)} <= {
+        'done'
+    }
     assert faults_of(journal) == []
     assert asyncio.all_tasks() <= before
 

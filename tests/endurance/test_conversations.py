@@ -15,7 +15,6 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.toolsets import ToolsetScopePool
 from typing_extensions import Self
 
-from ..fork.line import CANCELLED
 from ..fork.toolsets import RUN
 from .leaks import held, kept
 
@@ -118,7 +117,7 @@ async def serve(number: int, counts: Counts, progress: Callable[[int, int], None
                 task.cancel()
             try:
                 await task
-            except (Boom, *CANCELLED):
+            except (Boom, asyncio.CancelledError):
                 ends[end] += 1
             # Most chats wait at any time, so that the pool isn't full of those in use
             await steps(choose.choice([0, 100, 1_000]))

@@ -21,7 +21,6 @@ from typing_extensions import Self
 from ..fork.approvals import OUTPUTS, Tools, answer_all, calling
 from ..fork.delegation import Notes
 from ..fork.factories import AT_EACH_STEP, FUNCTIONS
-from ..fork.line import CANCELLED
 from ..fork.test_b12_what_is_no_factory import ITEMS, RESULTS
 from ..fork.test_b26_bad_results import RESULTS as BAD_RESULTS
 from ..fork.toolsets import RUN, HandWritten, Journal, Server, Session, run_as, scripted
@@ -41,7 +40,7 @@ class Boom(Exception):
 
 
 TOLD: Expected = Boom, ['as told']
-TIMEOUT: Expected = (asyncio.TimeoutError, *CANCELLED), []
+TIMEOUT: Expected = (asyncio.TimeoutError, asyncio.CancelledError), []
 RECURSION: Expected = RecursionError, ['recursion']
 
 

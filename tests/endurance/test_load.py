@@ -15,7 +15,6 @@ from pydantic_ai import Agent, FunctionToolset, ModelMessage, ModelResponse, Tex
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from typing_extensions import Self
 
-from ..fork.line import CANCELLED, options_with_run_id
 from ..fork.toolsets import RUN, run_as
 from .leaks import held, kept
 from .orders import Orders, connections, ordered
@@ -127,11 +126,9 @@ async def test_load_runs_at_once_share_nothing_and_leave_nothing(full: bool, fig
 
 
 @pytest.mark.usefixtures('without_garbage_collection', 'many_descriptors')
-async def test_load_runs_at_once_with_equal_ids_share_nothing(
-    full: bool, figures: Figures, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_load_runs_at_once_with_equal_ids_share_nothing(full: bool, figures: Figures) -> None:
     number = 2_000 if full else 100
-    options = options_with_run_id('the same', monkeypatch)
+    options = {'run_id': 'the same'}
     await run_at_once(number, Ledger(), **options)
     ledger = Ledger()
     row = figures('Runs at once with the same run ID and the same tool call IDs')
@@ -199,7 +196,7 @@ async def run_one_after_another(number: int, ledger: Ledger, progress: Progress)
             ended['done'] += 1
         except Boom:
             ended['failed'] += 1
-        except CANCELLED:
+        except asyncio.CancelledError:
             ended['cancelled'] += 1
         await asyncio.sleep(0)
         pending = max(pending, len(asyncio.all_tasks()) - before)
@@ -277,7 +274,7 @@ async def test_load_runs_with_processes_and_transactions_leave_none(
     for begin in range(0, number, 10):
         tasks = {name: asyncio.create_task(run_as(name, agent)) for name in names[begin : begin + 10]}
         for name, outcome in zip(tasks, await asyncio.gather(*tasks.values(), return_exceptions=True), strict=True):
-            assert outcome == 'done' if name.startswith('done') else isinstance(outcome, (Boom, *CANCELLED))
+            assert outcome == 'done' if name.startswith('done') else isinstance(outcome, (Boom, asyncio.CancelledError))
         progress(begin + 10, number)
     tasks.clear()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ..fork.engines.killing import Moment, at_any_time, forking, run_with_kills, run_with_kills_on_temporal
-from ..fork.line import HAS_DURABLE_STATE, WAYS_TO_MAKE_DURABLE
+from ..fork.line import WAYS_TO_MAKE_DURABLE
 
 Figures = Callable[[str], Counter[str]]
 
@@ -39,8 +39,6 @@ async def test_run_outlives_the_processes_that_work_on_it(
     tmp_path: Path,
     progress: Callable[[int, int], None],
 ) -> None:
-    if not HAS_DURABLE_STATE:
-        pytest.skip('this line has no durable state')
     if not full:
         pytest.skip('the tests of the engines do this')
     # Imported here, as it imports much that the tests before this one would measure.

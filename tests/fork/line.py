@@ -8,6 +8,9 @@ from typing import Any
 
 from pydantic_ai import AbstractToolset, Agent, RunContext, ToolDefinition, WrapperToolset
 
+WAYS_TO_MAKE_DURABLE = ('capability', 'wrapper')
+"""How an agent is made for a durable engine: by a capability of the agent, or by an agent that wraps it."""
+
 
 async def _keep_all(ctx: RunContext[Any], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
     return tool_defs

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass
-from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -25,8 +24,6 @@ from pydantic_ai import Agent
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / 'docs'
-LINE = version('pydantic-ai-slim').partition('+')[0]
-LINES = {path.parent.name for path in ROOT.glob('patches/*/line.toml')}
 SHOWN = re.compile(r'^<!-- show: .*?^<!-- /show -->$', re.DOTALL | re.MULTILINE)
 """What a page shows of another file, which has tests of its own."""
 
@@ -39,6 +36,7 @@ NO_PROGRAM = {
     'wrapper_convention': 'two methods of a class',
     'durable_toolset': 'imports a shop that is made up',
     'headers': 'asks an MCP server; `servers/test_docs_headers.py` has one',
+    'chat_over_vercel': 'needs a client; `servers/test_b22_ui_adapters.py` has one',
     'server': 'needs FastAPI; `examples/test_docs_server.py` asks it',
 }
 """What isn't run, and why."""
@@ -59,9 +57,8 @@ class Example:
 
 
 def find_examples() -> Iterator[Example]:
-    """Yield the examples of the README, of the pages for both lines, and of those for this line."""
-    folders = {'downstream', *LINES} - {LINE}
-    pages = [ROOT / 'README.md', *sorted(page for page in DOCS.rglob('*.md') if page.parent.name not in folders)]
+    """Yield the examples of the README and of the pages, but for those of the downstream projects."""
+    pages = [ROOT / 'README.md', *sorted(page for page in DOCS.rglob('*.md') if page.parent.name != 'downstream')]
     for page in pages:
         text = SHOWN.sub('', page.read_text('utf-8'))
         for number, found in enumerate(BLOCK.finditer(text)):

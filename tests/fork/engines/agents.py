@@ -32,9 +32,6 @@ def _dynamic(toolset: AbstractToolset[Any]) -> Any:
     return DynamicToolset(build, id='dynamic')
 
 
-WAYS_TO_MAKE_DURABLE = ('capability', 'wrapper')
-"""How an agent is made for a durable engine: by a capability of the agent, or by an agent that wraps it."""
-
 STATIC: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
     **WRAPPERS,
     'CombinedToolset': _combined,

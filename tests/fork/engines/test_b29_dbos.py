@@ -8,8 +8,9 @@ import pytest
 from dbos import DBOS
 from pydantic_ai import UserError
 
+from ..line import WAYS_TO_MAKE_DURABLE
 from ..toolsets import SUCCESS, Journal, Server, Session, scripted
-from .agents import INSIDE, WAYS_TO_MAKE_DURABLE, call_given, for_dbos, run_as
+from .agents import INSIDE, call_given, for_dbos, run_as
 
 pytestmark = [
     pytest.mark.anyio,

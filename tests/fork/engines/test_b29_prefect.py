@@ -11,8 +11,9 @@ from prefect import flow
 from pydantic_ai import FunctionToolset, RunContext, ToolsetTool, UserError
 from typing_extensions import Self
 
+from ..line import WAYS_TO_MAKE_DURABLE
 from ..toolsets import Journal, Server, Session, scripted
-from .agents import INSIDE, WAYS_TO_MAKE_DURABLE, call_given, for_prefect, run_as
+from .agents import INSIDE, call_given, for_prefect, run_as
 
 pytestmark = [
     pytest.mark.anyio,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prefect.settings import PREFECT_API_URL
 
-from .agents import WAYS_TO_MAKE_DURABLE
+from ..line import WAYS_TO_MAKE_DURABLE
 from .crashing import crash_and_recover
 
 

@@ -8,8 +8,9 @@ import pytest
 from dbos import DBOS
 from pydantic_ai import FunctionToolset, RunContext
 
+from ..line import WAYS_TO_MAKE_DURABLE
 from ..toolsets import Journal, scripted
-from .agents import WAYS_TO_MAKE_DURABLE, for_dbos, for_prefect, run_as
+from .agents import for_dbos, for_prefect, run_as
 from .test_b29_prefect import Notes
 
 pytestmark = [

@@ -8,8 +8,9 @@ import pytest
 from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, UserError
 from pydantic_ai.models.test import TestModel
 
+from ..line import WAYS_TO_MAKE_DURABLE
 from ..toolsets import Journal, Server, Session
-from .agents import STATIC, WAYS_TO_MAKE_DURABLE, for_temporal
+from .agents import STATIC, for_temporal
 
 pytestmark = pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from ..line import WAYS_TO_MAKE_DURABLE
 from . import plain_steps
-from .agents import WAYS_TO_MAKE_DURABLE
 from .durable_worker import APPROVED, EXPECTED, QUEUE, check_journal
 from .killing import (
     lines,

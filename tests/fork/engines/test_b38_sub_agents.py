@@ -14,7 +14,7 @@ from temporalio import workflow
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 from typing_extensions import Self
 
-from .agents import WAYS_TO_MAKE_DURABLE
+from ..line import WAYS_TO_MAKE_DURABLE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE)]
 

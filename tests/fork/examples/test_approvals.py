@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
@@ -172,7 +173,7 @@ async def test_when_a_question_fails_the_others_are_taken_back() -> None:
     broken = ToolCallPart('send', {'number': object()})
     requests = DeferredToolRequests(approvals=[ToolCallPart('send', {'number': 1}), broken])
     with pytest.raises(TypeError, match='not JSON serializable'):
-        await person.ask(cast(Any, None), requests)
+        await person.ask(cast(Any, SimpleNamespace(agent=None)), requests)
     assert questions == {}
     told = [person.events.get_nowait()[0] for _ in range(person.events.qsize())]
     assert told == ['question', 'answered']
