@@ -15,7 +15,7 @@ from pydantic_ai.toolsets import CombinedToolset, DynamicToolset, PrefixedToolse
 from typing_extensions import Self
 
 from .declared import Plain
-from .line import WRAPPERS
+from .line import WRAPPERS, not_yet
 from .toolsets import METHODS, HandWritten, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -421,3 +421,36 @@ def test_b02_for_run_that_returns_a_stateful_toolset_itself_is_described_as_what
 ):
     # It isn't called to describe it, so what it returns shows in a run only
     assert 'for_run()`, called once per run' in str(describe_lifecycle(Agent(Requests().model, toolsets=[make()])))
+
+
+@pytest.mark.parametrize(
+    'wrap', [lambda toolset: toolset, lambda toolset: toolset.renamed({})], ids=['alone', 'wrapped']
+)
+@pytest.mark.parametrize('on', ['instance', 'class'])
+@pytest.mark.parametrize('method', METHODS)
+async def test_b02_toolset_that_is_declared_stateful_after_the_agent_was_built_is_copied(
+    method: str, on: str, wrap: Any
+):
+    class Late(Session):
+        stateful = False
+
+    journal = Journal()
+    late = Late('t', journal)
+    agent = Agent(scripted(['t']), toolsets=[wrap(late)])
+    setattr(late if on == 'instance' else Late, 'stateful', True)  # noqa: B010
+    for run in ('first', 'second'):
+        await run_as(run, agent, method)
+    assert late.values == []
+    assert [event.toolset.values for event in journal.of('call')] == [['first'], ['second']]
+
+
+@not_yet
+@pytest.mark.parametrize('method', METHODS)
+async def test_b02_toolset_without_copy_that_is_declared_stateful_after_the_agent_was_built_is_refused(method: str):
+    journal, requests = Journal(), Requests()
+    late = Server('t', journal)
+    agent = Agent(requests.model, toolsets=[Server('s', journal), late.renamed({})])
+    late.stateful = True
+    with pytest.raises(UserError, match=r"'t'.*`copy"):
+        await METHODS[method](agent)
+    assert (requests.count, journal.of('enter')) == (0, [])

@@ -16,7 +16,7 @@ from pydantic_ai.toolsets import CombinedToolset, DynamicToolset, RenamedToolset
 from typing_extensions import Self
 
 from .declared import Plain
-from .line import WRAPPERS
+from .line import WRAPPERS, not_yet
 from .toolsets import METHODS, HandWritten, Journal, Session, scripted
 
 pytestmark = pytest.mark.anyio
@@ -368,3 +368,41 @@ async def test_b04_tools_of_the_copy_and_tools_of_nobody_give_no_warning():
 
 async def test_b04_tools_that_are_shared_on_purpose_give_no_warning():
     assert await warnings_of(type('Fine', (FreshDictOfTools,), {'shared_attributes': frozenset({'tools'})})()) == []
+
+
+@not_yet
+async def test_b04_tools_that_were_added_to_the_original_and_that_its_copy_lacks_give_a_warning_that_names_them():
+    class Lacks(FunctionToolset[Any]):
+        stateful = True
+
+        def copy(self) -> Self:
+            return type(self)()
+
+    notes = Lacks()
+
+    @notes.tool
+    def recall() -> str:
+        raise NotImplementedError
+
+    @notes.tool_plain
+    def forget() -> str:
+        raise NotImplementedError
+
+    (message,) = await warnings_of(notes, runs=2)
+    assert 'Lacks' in message
+    assert '`recall`' in message
+    assert '`forget`' in message
+    assert await warnings_of(Lacks()) == []
+
+
+@not_yet
+async def test_b04_string_of_shared_attributes_is_refused_with_the_set_to_write():
+    class Shares(Plain):
+        stateful = True
+        shared_attributes: Any = 'cache'
+
+        def copy(self) -> Self:
+            return type(self)()
+
+    with pytest.raises(exceptions.UserError, match=r"frozenset\(\{'cache'\}\)"):
+        await Agent(scripted(), toolsets=[Shares()]).run('go')

@@ -16,6 +16,7 @@ from pydantic_ai import (
     UserError,
     WrapperToolset,
 )
+from pydantic_ai.capabilities import AbstractCapability
 from typing_extensions import Self
 
 from .capabilities import contributing, realtime_session, wrapping
@@ -231,3 +232,29 @@ async def test_b05_realtime_session_passes_its_exception_to_exits():
 
     assert journal.lifecycle == ['+session', '+server', '-server', '-session']
     assert [event.got[1] for event in journal.of('exit')] == [error, error]
+
+
+@pytest.mark.parametrize('returns', ['itself', 'kept', 'new'])
+@pytest.mark.parametrize(
+    'wrap', [lambda toolset: toolset, lambda toolset: toolset.renamed({})], ids=['alone', 'wrapped']
+)
+@pytest.mark.parametrize('given', ['agent', 'run', 'function'])
+async def test_b06_capability_whose_for_run_keeps_its_toolset_does_not_leak(given: str, wrap: Any, returns: str):
+    """What a run works with is its own, whether `for_run()` returns the capability, one that it kept, or one around a kept toolset."""
+    journal = Journal()
+    session = wrap(Session('t', journal))
+
+    class Keeps(AbstractCapability[Any]):
+        async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
+            return {'itself': self, 'kept': kept, 'new': Keeps()}[returns]
+
+        def get_toolset(self) -> Any:
+            return session
+
+    kept, capability = Keeps(), Keeps()
+    listed: list[Any] = [(lambda ctx: capability) if given == 'function' else capability]
+    agent = Agent(scripted(['t']), capabilities=[] if given == 'run' else listed)
+    for run in ('first', 'second'):
+        await run_as(run, agent, **({'capabilities': listed} if given == 'run' else {}))
+    assert [event.toolset.values for event in journal.of('call')] == [['first'], ['second']]
+    assert journal.lifecycle == ['+t', '-t'] * 2

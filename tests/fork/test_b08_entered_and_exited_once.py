@@ -177,3 +177,14 @@ async def test_b08_places_that_are_entered_at_the_same_time():
     agent = Agent(scripted(), toolsets=[AtTheSameTime([session.prefixed('a'), session.prefixed('b')])])
     await agent.run('go')
     assert journal.lifecycle == ['+session', '-session']
+
+
+@pytest.mark.parametrize(
+    'wrap', [lambda toolset: toolset, lambda toolset: toolset.renamed({})], ids=['alone', 'wrapped']
+)
+async def test_b08_stateful_toolset_that_stands_after_a_shared_one_is_entered_in_its_place(wrap: Callable[[Any], Any]):
+    journal = Journal()
+    a, b, c, d = Session('a', journal), Session('b', journal), Server('c', journal), Session('d', journal)
+    agent = Agent(scripted(), toolsets=[wrap(toolset) for toolset in (a.shared(), b, c.shared(), d)])
+    await agent.run('go')
+    assert journal.lifecycle == ['+a', '+b', '+c', '+d', '-d', '-c', '-b', '-a']

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +18,7 @@ from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 from typing_extensions import Self
 
 from .delegation import Notes, delegating
-from .line import WRAPPERS
+from .line import WRAPPERS, not_yet
 from .toolsets import HandWritten, Journal, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -395,3 +397,155 @@ async def test_b10_what_a_wrapper_reads_from_what_is_borrowed_is_there(tree: Cal
     delegate = delegating(child, options=lambda ctx: {'toolsets': ctx.for_sub_agent(*toolsets)} if handed else {})
     await run_as('parent', Agent(scripted(['delegate']), toolsets=[*toolsets, delegate]))
     assert read == [('of the class', 'child', ['child'], 't', 't')]
+
+
+class Limited(WrapperToolset[Any]):
+    """A user's wrapper that says nothing of copies."""
+
+    def __init__(self, wrapped: AbstractToolset[Any], dry_run: bool = False):
+        super().__init__(wrapped)
+        self.dry_run = dry_run
+
+    async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
+        return 'refused' if self.dry_run else await super().call_tool(*args, **kwargs)
+
+
+class Renames(Limited):
+    """Another, whose parameters have other names than the attributes."""
+
+    def __init__(self, inner: AbstractToolset[Any], *, dry: bool):
+        super().__init__(inner, dry)
+
+
+def later(toolset: Any) -> Any:
+    """Make one whose attribute is set after it was made."""
+    wrapper = Limited(toolset)
+    wrapper.dry_run = True
+    return wrapper
+
+
+class Rated(CombinedToolset[Any]):
+    """A user's combination with an attribute of its own."""
+
+    def __init__(self, *toolsets: AbstractToolset[Any], dry_run: bool = False):
+        super().__init__(list(toolsets))
+        self.dry_run = dry_run
+
+    async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
+        return 'refused' if self.dry_run else await super().call_tool(*args, **kwargs)
+
+
+CONFIGURED: dict[str, Callable[[Any], Any]] = {
+    'parameter': lambda toolset: Limited(toolset, dry_run=True),
+    'parameters of other names': lambda toolset: Renames(toolset, dry=True),
+    'set later': later,
+    'combination': lambda toolset: Rated(toolset, dry_run=True),
+}
+AROUND: dict[str, Callable[[Any], Any]] = {
+    'alone': lambda toolset: toolset,
+    'in wrappers': lambda toolset: toolset.filtered(lambda ctx, tool: True).renamed({}),
+    'in a combination': lambda toolset: CombinedToolset([toolset, server()]),
+    'around wrappers': lambda toolset: toolset,
+}
+
+
+@not_yet
+@pytest.mark.parametrize('borrowed', [False, True])
+@pytest.mark.parametrize('around', AROUND)
+@pytest.mark.parametrize('configured', CONFIGURED)
+async def test_b10_wrapper_that_is_rebuilt_keeps_what_it_was_configured_with(
+    configured: str, around: str, borrowed: bool
+):
+    """Its tools answer as they do around what isn't stateful, also in sub-agents."""
+    journal = Journal()
+    notes = Notes('t', journal)
+    inside = notes.prepared(lambda ctx, tools: tools).renamed({}) if around == 'around wrappers' else notes
+    toolset = AROUND[around](CONFIGURED[configured](inside))
+    agent = Agent(scripted(['t']), toolsets=[toolset])
+    if borrowed:
+        agent = Agent(scripted(['delegate']), toolsets=[toolset, delegating(agent)])
+    await run_as('run', agent)
+    assert journal.of('call') == []
+    assert journal.lifecycle == ['+t', '-t']
+
+
+@not_yet
+@pytest.mark.parametrize('kind', [Server, Session])
+async def test_b10_copy_of_a_wrapper_with_state_begins_with_a_new_wrapper(kind: type[Server]):
+    """`super().copy()` is never the wrapper itself, whatever is inside."""
+
+    class Logging(WrapperToolset[Any]):
+        stateful = True
+
+        def __init__(self, wrapped: AbstractToolset[Any], level: str = 'info'):
+            super().__init__(wrapped)
+            self.log = ['of the original']
+            self.level = level
+
+        def copy(self) -> Self:
+            new = super().copy()
+            new.log = []
+            return new
+
+        async def call_tool(self, name: str, *args: Any, **kwargs: Any) -> Any:
+            self.log.append(name)
+            return self.level, list(self.log)
+
+    inside = kind('t', Journal())
+    logging = Logging(inside, 'debug')
+    for _ in range(2):
+        result = await Agent(scripted(['t'], ['t']), toolsets=[logging]).run('go')
+        parts = [part for message in result.all_messages() for part in message.parts]
+        returned = [part.content for part in parts if part.part_kind == 'tool-return']
+        assert returned == [('debug', ['t']), ('debug', ['t', 't'])]
+    assert logging.log == ['of the original']
+    assert logging.wrapped is inside
+    assert (logging.copy().wrapped is inside) is (kind is Server)
+
+
+async def test_b10_wrapper_around_a_factory_has_what_its_fields_begin_with_in_each_run():
+    """Nothing inside is stateful, so it is rebuilt as on the base."""
+    logs: list[list[str]] = []
+
+    @dataclass
+    class Keeps(WrapperToolset[Any]):
+        log: list[str] = field(init=False, default_factory=list[str])
+
+        async def call_tool(self, name: str, *args: Any, **kwargs: Any) -> Any:
+            self.log.append(name)
+            logs.append(list(self.log))
+            return ''
+
+    agent = Agent(scripted(['t']), toolsets=[Keeps(DynamicToolset(lambda ctx: Server('t', Journal())))])
+    for _ in range(2):
+        await agent.run('go')
+    assert logs == [['t'], ['t']]
+
+
+@not_yet
+@pytest.mark.parametrize('kind', [Server, Session])
+@pytest.mark.parametrize('make', [lambda inner: inner.renamed({}), lambda inner: CombinedToolset([inner])])
+async def test_b10_what_nested_wrappers_cost_grows_in_proportion(make: Any, kind: type[Server]):
+    """Calls of functions of the package's toolsets until the run has started."""
+
+    async def calls(depth: int) -> int:
+        toolset: Any = kind('t', Journal())
+        for _ in range(depth):
+            toolset = make(toolset)
+        agent = Agent(scripted(), toolsets=[toolset])
+        count = 0
+
+        def profile(frame: Any, event: str, argument: Any) -> None:
+            nonlocal count
+            count += event == 'call' and f'{os.sep}toolsets{os.sep}' in frame.f_code.co_filename
+
+        sys.setprofile(profile)
+        try:
+            await agent.run('go')
+        finally:
+            sys.setprofile(None)
+        return count
+
+    await calls(1)  # what is done once
+    ten, twenty, forty = [await calls(depth) for depth in (10, 20, 40)]
+    assert forty - twenty <= 2.2 * (twenty - ten)

@@ -13,6 +13,7 @@ from pydantic_ai import AbstractToolset, Agent, FunctionToolset, UserError
 from pydantic_ai.toolsets import DynamicToolset
 
 from .factories import AT_EACH_STEP, FUNCTIONS, ONCE_PER_RUN, WAYS, Made, given_to
+from .line import not_yet
 from .toolsets import METHODS, Journal, Requests, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -239,3 +240,47 @@ async def test_b12_function_of_the_context_that_returns_no_toolset_at_a_later_st
         await agent.run('go')
     assert journal.lifecycle == ['+s', '+t', '-t', '-s']
     assert journal.exit_of('s')[1] is caught.value
+
+
+def get_weather(city: str) -> str:
+    """Say what the weather is like in a city."""
+    return 'sunny'
+
+
+def returns_class() -> Any:
+    return Session
+
+
+MISTAKEN: dict[str, tuple[Any, str]] = {
+    'class': (returns_class, r"class 'Session'.*[Cc]all it"),
+    'tool': (get_weather, r"'str'.*tools=\["),
+}
+
+
+@not_yet
+@pytest.mark.parametrize('method', METHODS)
+@pytest.mark.parametrize('mistake', MISTAKEN)
+async def test_b12_factory_that_is_mistaken_is_told_the_remedy_and_where_it_was_written(mistake: str, method: str):
+    """A class is to be called, and a plain function of a model's arguments is a tool."""
+    factory, remedy = MISTAKEN[mistake]
+    with pytest.raises(UserError, match=f'(?s){remedy}') as caught:
+        await METHODS[method](Agent(scripted(), toolsets=[factory]))
+    message = str(caught.value)
+    assert factory.__name__ in message
+    assert f'test_b12_what_is_no_factory.py:{factory.__code__.co_firstlineno}' in message
+    assert 'DynamicToolset' not in message
+    assert ' at 0x' not in message
+
+
+@not_yet
+@pytest.mark.parametrize('given', [Session('t', Journal()), Session, lambda: Session('t', Journal())])
+@pytest.mark.parametrize('place', ['agent', 'run', 'override'])
+async def test_b12_toolset_or_class_that_is_passed_without_a_list_is_named_with_the_list(place: str, given: Any):
+    with pytest.raises(UserError, match=r'toolsets=\['):
+        if place == 'agent':
+            Agent(scripted(), toolsets=given)
+        elif place == 'run':
+            await Agent(scripted()).run('go', toolsets=given)
+        else:
+            with Agent(scripted()).override(toolsets=given):
+                pass

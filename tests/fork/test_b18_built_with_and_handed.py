@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from pydantic_ai import AbstractToolset
+from pydantic_ai import AbstractToolset, RunContext
 from pydantic_ai.toolsets import CombinedToolset
 
 from .delegation import Ledger, Notes, called, calling, delegating, entries_and_exits, forked, fresh
+from .line import not_yet
 from .toolsets import METHODS, Journal, Server, run_as
 
 pytestmark = pytest.mark.anyio
@@ -134,3 +135,48 @@ async def test_b18_wrapper_of_what_a_sub_agent_has_is_handed_without_it(around: 
     delegate = delegating(child, options=lambda ctx: {'toolsets': ctx.for_sub_agent()[:1]})
     await run_as('run', calling(['t'], ['delegate'], toolsets=[there, delegate]))
     assert journal.lifecycle.count('+t') == journal.lifecycle.count('-t') == 1
+
+
+@not_yet
+async def test_b18_everything_is_handed_to_a_sub_agent_that_was_built_with_some_of_it_as_shared():
+    journal = Journal()
+    notes = Notes('t', journal)
+    child = calling(['t'], toolsets=[notes.shared()])
+    delegate = delegating(child, options=lambda ctx: {'toolsets': ctx.for_sub_agent()[:1]})
+    await run_as('parent', calling(['t'], ['delegate'], toolsets=[notes, delegate]))
+    check_one(journal, None)
+
+
+class Isolated(Server):
+    """A toolset that isolates itself by `for_run()` alone, and declares nothing, as published packages do."""
+
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        new = type(self)(self.name, self.journal)
+        new.copy_of = self.original
+        return new
+
+
+HANDED: dict[str, tuple[Callable[[Any], list[Any]], Callable[[RunContext[Any], Any], Sequence[Any]]]] = {
+    'for_sub_agent(toolset)': (lambda t: [], lambda ctx, t: ctx.for_sub_agent(t)),
+    'for_sub_agent()': (lambda t: [], lambda ctx, t: ctx.for_sub_agent()[:1]),
+    'shared()': (lambda t: [t.shared()], lambda ctx, t: []),
+    'shared() for the run': (lambda t: [], lambda ctx, t: [t.shared()]),
+    'instance_of()': (lambda t: [], lambda ctx, t: [ctx.instance_of(t)]),
+}
+
+
+@not_yet
+@pytest.mark.parametrize('place', ['alone', 'renamed', 'combined'])
+@pytest.mark.parametrize('way', HANDED)
+async def test_b18_toolset_that_isolates_itself_by_for_run_alone_is_handed_over(way: str, place: str):
+    journal = Journal()
+    toolset = Isolated('t', journal)
+    built_with, handed = HANDED[way]
+    child = calling(['t'], toolsets=built_with(toolset))
+    delegate = delegating(child, options=lambda ctx: {'toolsets': handed(ctx, toolset)})
+    given = PLACES[place](toolset)
+    await run_as('parent', calling(['t'], ['delegate'], ['t'], toolsets=[given, delegate]))
+    assert called(journal, 'child') is called(journal, 'parent')
+    assert called(journal, 'parent').values == ['parent', 'child', 'parent']
+    assert toolset.values == []
+    assert journal.lifecycle == ['+t', '-t']
