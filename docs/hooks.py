@@ -77,7 +77,7 @@ UPSTREAM_PAGES = {
         'durable_execution/temporal',
     ),
     *('mcp/client', 'mcp/fastmcp-client', 'mcp/overview', 'mcp/server'),
-    *('capabilities/overview', 'realtime/overview'),
+    *('capabilities/overview', 'realtime/overview', 'ui/overview'),
 }
 """What upstream's pages link to, and ours don't have. A link to any other page is taken for a mistake."""
 
@@ -368,9 +368,9 @@ def _upstream_url(preferred: str) -> str | None:
     module, *rest = preferred.split('.')[1:]
     if module in UPSTREAM_API and rest:
         return f'{UPSTREAM}/api/{module}/#{preferred}'
-    if module == 'models' and rest:
+    if module in ('models', 'ui') and rest:
         page = rest[0] if len(rest) > 1 and rest[0].islower() else 'base'
-        return f'{UPSTREAM}/api/models/{page}/#{preferred}'
+        return f'{UPSTREAM}/api/{module}/{page}/#{preferred}'
     return None
 
 
