@@ -151,8 +151,9 @@ class Downstream:
 
     def tool(self, name: str) -> str:
         """Return the requirement of one of the tools as it is locked."""
-        locked = (page.ROOT / 'requirements' / 'pinning.txt').read_text('utf-8')
-        return next(line.split()[0] for line in locked.splitlines() if line.startswith(f'{name}=='))
+        locks = [page.ROOT / 'requirements' / f'{lock}.txt' for lock in ('tool', 'more')]
+        locked = [line for lock in locks for line in lock.read_text('utf-8').splitlines()]
+        return next(line.split()[0] for line in locked if line.startswith(f'{name}=='))
 
     def look(self) -> dict[str, Any]:
         """Look into the environment."""
