@@ -55,7 +55,7 @@ def _own_environment(line: Line) -> Path:
     """Make an environment with all that our code imports: the fork, and what the tool, the tests and the docs need."""
     requirements = (
         ROOT / 'requirements' / name
-        for name in ('tool.in', 'bench.in', 'test.in', 'docs.in', 'examples.in', 'endurance.in', 'servers.in')
+        for name in ('tool.in', 'more.in', 'test.in', 'examples.in', 'endurance.in', 'servers.in')
     )
     listed: list[str | Path] = [part for path in requirements for part in ('--requirement', path)]
     # The projects in `downstream/` as well: what they require, and what their tests do
