@@ -267,7 +267,8 @@ mailbox = Mailbox()
 
 def draft_of(ctx: RunContext[Any], call: ToolCallPart) -> str:
     """Return the text that a call would send: the number of a draft says nothing to a person."""
-    number, drafts = call.args_as_dict()['number'], ctx.instance_of(mailbox).drafts
+    number: int = call.args_as_dict()['number']
+    drafts: list[str] = ctx.instance_of(mailbox).drafts
     return drafts[number - 1] if 1 <= number <= len(drafts) else 'There is no such draft.'
 
 

@@ -15,6 +15,12 @@ WAYS_TO_MAKE_DURABLE = ('capability', 'wrapper')
 not_yet = pytest.mark.xfail(reason='the contract asks for it, and the series does not do it yet')
 """Marks a test of a point of the contract that the series has yet to meet. It fails once the series does, and then goes."""
 
+ALONE_OR_WRAPPED: dict[str, Callable[[Any], Any]] = {
+    'alone': lambda toolset: toolset,
+    'wrapped': lambda toolset: toolset.renamed({}),
+}
+"""How a toolset stands in a list: by itself, or inside of a wrapper."""
+
 
 async def _keep_all(ctx: RunContext[Any], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
     return tool_defs

@@ -15,7 +15,7 @@ from pydantic_ai.toolsets import CombinedToolset, DynamicToolset, PrefixedToolse
 from typing_extensions import Self
 
 from .declared import Plain
-from .line import WRAPPERS, not_yet
+from .line import ALONE_OR_WRAPPED, WRAPPERS, not_yet
 from .toolsets import METHODS, HandWritten, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -423,9 +423,7 @@ def test_b02_for_run_that_returns_a_stateful_toolset_itself_is_described_as_what
     assert 'for_run()`, called once per run' in str(describe_lifecycle(Agent(Requests().model, toolsets=[make()])))
 
 
-@pytest.mark.parametrize(
-    'wrap', [lambda toolset: toolset, lambda toolset: toolset.renamed({})], ids=['alone', 'wrapped']
-)
+@pytest.mark.parametrize('wrap', ALONE_OR_WRAPPED.values(), ids=ALONE_OR_WRAPPED)
 @pytest.mark.parametrize('on', ['instance', 'class'])
 @pytest.mark.parametrize('method', METHODS)
 async def test_b02_toolset_that_is_declared_stateful_after_the_agent_was_built_is_copied(

@@ -380,7 +380,7 @@ async def test_b04_tools_that_were_added_to_the_original_and_that_its_copy_lacks
 
     notes = Lacks()
 
-    @notes.tool
+    @notes.tool  # pyright: ignore
     def recall() -> str:
         raise NotImplementedError
 

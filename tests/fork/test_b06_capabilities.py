@@ -20,6 +20,7 @@ from pydantic_ai.capabilities import AbstractCapability
 from typing_extensions import Self
 
 from .capabilities import contributing, realtime_session, wrapping
+from .line import ALONE_OR_WRAPPED
 from .toolsets import METHODS, SUCCESS, Journal, Requests, Server, Session, WithoutCopy, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -235,9 +236,7 @@ async def test_b05_realtime_session_passes_its_exception_to_exits():
 
 
 @pytest.mark.parametrize('returns', ['itself', 'kept', 'new'])
-@pytest.mark.parametrize(
-    'wrap', [lambda toolset: toolset, lambda toolset: toolset.renamed({})], ids=['alone', 'wrapped']
-)
+@pytest.mark.parametrize('wrap', ALONE_OR_WRAPPED.values(), ids=ALONE_OR_WRAPPED)
 @pytest.mark.parametrize('given', ['agent', 'run', 'function'])
 async def test_b06_capability_whose_for_run_keeps_its_toolset_does_not_leak(given: str, wrap: Any, returns: str):
     """What a run works with is its own, whether `for_run()` returns the capability, one that it kept, or one around a kept toolset."""
@@ -252,9 +251,9 @@ async def test_b06_capability_whose_for_run_keeps_its_toolset_does_not_leak(give
             return session
 
     kept, capability = Keeps(), Keeps()
-    listed: list[Any] = [(lambda ctx: capability) if given == 'function' else capability]
+    listed: list[Any] = [(lambda ctx: capability) if given == 'function' else capability]  # pyright: ignore
     agent = Agent(scripted(['t']), capabilities=[] if given == 'run' else listed)
     for run in ('first', 'second'):
-        await run_as(run, agent, **({'capabilities': listed} if given == 'run' else {}))
+        await run_as(run, agent, **({'capabilities': listed} if given == 'run' else {}))  # pyright: ignore
     assert [event.toolset.values for event in journal.of('call')] == [['first'], ['second']]
     assert journal.lifecycle == ['+t', '-t'] * 2

@@ -12,6 +12,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.toolsets import CombinedToolset
 from typing_extensions import Self
 
+from .line import ALONE_OR_WRAPPED
 from .toolsets import METHODS, HandWritten, Journal, Server, Session, scripted
 
 pytestmark = pytest.mark.anyio
@@ -179,9 +180,7 @@ async def test_b08_places_that_are_entered_at_the_same_time():
     assert journal.lifecycle == ['+session', '-session']
 
 
-@pytest.mark.parametrize(
-    'wrap', [lambda toolset: toolset, lambda toolset: toolset.renamed({})], ids=['alone', 'wrapped']
-)
+@pytest.mark.parametrize('wrap', ALONE_OR_WRAPPED.values(), ids=ALONE_OR_WRAPPED)
 async def test_b08_stateful_toolset_that_stands_after_a_shared_one_is_entered_in_its_place(wrap: Callable[[Any], Any]):
     journal = Journal()
     a, b, c, d = Session('a', journal), Session('b', journal), Server('c', journal), Session('d', journal)

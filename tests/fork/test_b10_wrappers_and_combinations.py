@@ -443,7 +443,7 @@ CONFIGURED: dict[str, Callable[[Any], Any]] = {
 }
 AROUND: dict[str, Callable[[Any], Any]] = {
     'alone': lambda toolset: toolset,
-    'in wrappers': lambda toolset: toolset.filtered(lambda ctx, tool: True).renamed({}),
+    'in wrappers': lambda toolset: toolset.filtered(lambda ctx, tool: True).renamed({}),  # pyright: ignore
     'in a combination': lambda toolset: CombinedToolset([toolset, server()]),
     'around wrappers': lambda toolset: toolset,
 }
@@ -524,7 +524,7 @@ async def test_b10_wrapper_around_a_factory_has_what_its_fields_begin_with_in_ea
 
 @not_yet
 @pytest.mark.parametrize('kind', [Server, Session])
-@pytest.mark.parametrize('make', [lambda inner: inner.renamed({}), lambda inner: CombinedToolset([inner])])
+@pytest.mark.parametrize('make', [lambda inner: inner.renamed({}), lambda inner: CombinedToolset([inner])])  # pyright: ignore
 async def test_b10_what_nested_wrappers_cost_grows_in_proportion(make: Any, kind: type[Server]):
     """Calls of functions of the package's toolsets until the run has started."""
 

@@ -41,7 +41,7 @@ NO_HANDLERS: dict[str, Any] = {
     'of keywords': named,
     'a method of the requests': One().handle,
     'an object that takes nothing': One(),
-    'with too much given': partial(three, None, None, 'Ada'),
+    'with too much given': partial(three, None, None, 'Ada'),  # pyright: ignore
 }
 
 
@@ -76,7 +76,7 @@ class Two:
 
 HANDLERS: dict[str, Callable[..., Any]] = {
     'with defaults': more,
-    'a lambda': lambda ctx, requests: None,
+    'a lambda': lambda ctx, requests: None,  # pyright: ignore
     'of anything': lambda *args, **kwargs: None,
     'a method': Two().handle,
     'an object that is false': Two(),

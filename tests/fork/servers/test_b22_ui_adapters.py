@@ -76,7 +76,7 @@ class Server:
             options['manage_message_history'] = 'server'
 
         async def endpoint(request: Request) -> Response:
-            adapter = await kind.from_request(request, agent=self.agent, **options)
+            adapter = await kind.from_request(request, agent=self.agent, **options)  # pyright: ignore
             events = adapter.run_stream(deferred_tool_handler=self.handler, message_history=history if check else None)
             return adapter.streaming_response(events)
 
