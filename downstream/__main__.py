@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import tomli
+import tomllib
 
 from pydantic_ai_slim.fork.errors import ForkError
 from series.environments import base_requirements, built_wheel, find_python, make_environment, overrides
@@ -100,8 +100,8 @@ def find_projects(name: str | None = None) -> list[Project]:
 def _read(path: Path) -> Project:
     where = f'`{path.relative_to(ROOT).as_posix()}`'
     try:
-        data = tomli.loads(path.read_text('utf-8'))
-    except tomli.TOMLDecodeError as error:
+        data = tomllib.loads(path.read_text('utf-8'))
+    except tomllib.TOMLDecodeError as error:
         raise ProjectError(f'{where} is no TOML: {error}.', 'Correct it, then run the same command again.') from None
     package = data.get('project', {}).get('name')
     if not package or 'test' not in data.get('dependency-groups', {}):
