@@ -98,6 +98,10 @@ test: WHEELS := $(LINES)
 test: wheels ## test the tool, and the built forks of all lines on the newest Python that is found; ARGS=--every on all
 	@$(TOOL) -m tests $(addprefix --line=,$(LINE)) $(addprefix --python=,$(PYTHON)) $(ARGS)
 
+.PHONY: nightly
+nightly: wheels $(MORE_READY) ## test all that there is: also slow tests, examples, load and faults, pinning, the projects in `downstream/`
+	@CI=true $(TOOL) -m tests --ends --nightly $(ARGS)
+
 .PHONY: bench
 bench: build $(MORE_READY) ## measure what the fork costs beside its base, and write it to docs/performance.md; ARGS="--only tools" for a part
 	@$(MORE) -m benchmarks $(LINE) $(ARGS)

@@ -19,7 +19,7 @@ from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
 from series.postgres import NoPostgresError, find_postgres
 from series.side_by_side import AT_ONCE, FAILED, Part, print_results, run_all, succeeded
-from tests.checks import plan_checks
+from tests.checks import plan_checks, plan_nightly
 from tests.endurance.__main__ import requirements as endurance_needs
 
 ROOT = Path(__file__).parents[1]
@@ -28,8 +28,11 @@ HARNESS_NEEDS = Version('2')
 
 SKIPPED = 'skipped, since this machine does not have it'
 LEFT_OUT = 'left out; `make test ARGS=--every` tests it'
-SLOW = 'left out; `make test ARGS=--checks` runs them'
+SLOW = 'left out; `make nightly` runs them'
 NO_PYTHON = f'{FAILED}, since this machine has no Python that it supports'
+
+NIGHTLY = ('in the examples', 'under load and faults')
+"""The parts of a line, by what their titles say, that CI leaves out."""
 
 _SECONDS = {'engines': 180, 'examples': 120, 'endurance': 30, 'servers': 30, 'harness': 10}
 """How long parts take, about, that aren't for one version of Python."""
@@ -61,8 +64,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         '--checks',
         action='store_true',
-        help='also run what CI checks besides: pinning, the downstream projects, the matrix in part, patches and types; '
-        'several Pythons share the variants of the tests',
+        help='also run what CI checks besides: patches and types; several Pythons share the variants of the tests',
+    )
+    parser.add_argument(
+        '--nightly',
+        action='store_true',
+        help='also run what takes too long for CI: slow tests, examples, endurance, pinning, the downstream projects and '
+        'the matrix in part',
     )
     parser.add_argument(
         '--at-once',
@@ -77,11 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for version in options.python or ():
             if not any(version in line.python for line in lines):
                 parser.error(f'Python {version} is none that {" or ".join(line.name for line in lines)} supports')
-        planned: Plan = {} if options.fork else plan_tool(rest, slow=options.checks)
+        shares = options.checks or options.nightly
+        planned: Plan = {} if options.fork else plan_tool(rest, alone=shares, slow=options.nightly)
         for line in lines:
-            planned |= plan_line(line, _choose(options), options.python, rest, slow=options.checks)
-        if options.checks:
-            planned |= {part.title: part for part in plan_checks(lines)}
+            planned |= plan_line(line, _choose(options), options.python, rest, shares=shares)
+        if options.checks and not options.nightly:
+            planned |= {title: SLOW for title in planned if any(what in title for what in NIGHTLY)}
+        planned |= {part.title: part for part in plan_checks(lines)} if shares else {}
+        planned |= {part.title: part for part in plan_nightly(lines)} if options.nightly else {}
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
@@ -123,13 +134,16 @@ def _choose_ends(found: list[str]) -> list[str]:
     return list(dict.fromkeys((found[0], found[-1])))
 
 
-def plan_tool(rest: Sequence[str] = (), *, slow: bool = False) -> Plan:
-    """Plan the tests of the tool, which start git and package managers, and those of what goes with it."""
+def plan_tool(rest: Sequence[str] = (), *, alone: bool = False, slow: bool = False) -> Plan:
+    """Plan the tests of the tool, which start git and package managers, and those of what goes with it.
+
+    If `alone`, they find no Python but the system's.
+    """
     parts = {'the tool': ['tests/series'], 'the demonstration and the docs': ['tests/demo', 'tests/docs']}
     # `-n auto` uses all processors, and none of them waits behind a long test.
     pytest = [sys.executable, '-m', 'pytest', '-n', 'auto', '--dist', 'worksteal']
     chosen = [] if slow else ['-m', 'not slow']
-    variables = without_pyenv() if slow else {}
+    variables = without_pyenv() if alone else {}
     planned: Plan = {
         title: Part(title, [*pytest, *folders, *chosen, *rest], ROOT, variables, seconds=400)
         for title, folders in parts.items()
@@ -148,11 +162,11 @@ def without_pyenv() -> dict[str, str]:
 
 
 def plan_line(
-    line: Line, choose: Choose, asked: Sequence[str] | None = None, rest: Sequence[str] = (), *, slow: bool = False
+    line: Line, choose: Choose, asked: Sequence[str] | None = None, rest: Sequence[str] = (), *, shares: bool = False
 ) -> Plan:
     """Plan the tests of a line on what is chosen of the Python versions that were asked for, or that it supports.
 
-    If `slow`, the newest of them leaves about a third of the variants to the others.
+    If it `shares`, the newest of them leaves about a third of the variants to the others.
 
     Raises:
         NoWheelError: The fork isn't built.
@@ -172,7 +186,7 @@ def plan_line(
             planned[title] = LEFT_OUT
             continue
         folders = ['-n', 'auto', '--dist', 'worksteal', 'tests/fork', *others]
-        if slow and len(chosen) > 1:
+        if shares and len(chosen) > 1:
             folders.append('--but-one-in=3' if version == newest else '--one-in=3')
         planned[title] = _plan_part(title, folders, [wheel], line, version, python, rest)
     parts = {

@@ -1,4 +1,4 @@
-"""What CI checks besides the tests: `make test ARGS=--checks`."""
+"""What CI checks besides the tests, `make test ARGS=--checks`, and what it leaves to `make nightly`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ _VARIABLES: dict[str, str] = dict.fromkeys(('MAKEFLAGS', 'ARGS', 'LINE', 'NAME',
 
 
 def plan_checks(lines: Sequence[Line]) -> list[Part]:
-    """Plan what is checked besides the tests, on forks that are built.
+    """Plan what CI checks besides the tests, on forks that are built."""
+    return [
+        *(_verify(line, newest=line == lines[-1]) for line in lines),
+        *(_command(160, 'make', '--old-file=build', 'types', f'LINE={line.name}') for line in lines),
+    ]
+
+
+def plan_nightly(lines: Sequence[Line]) -> list[Part]:
+    """Plan what takes too long for CI, on forks that are built.
 
     Raises:
         SeriesError: One of them isn't, or a project's settings are wrong.
@@ -30,8 +38,6 @@ def plan_checks(lines: Sequence[Line]) -> list[Part]:
         *(_command(30, 'make', 'example', f'NAME={name}') for name in find_project_examples()),
         # Where the tests are on the index
         *(_command(130, 'make', 'matrix', f'LINE={line.name}', 'ARGS=--slice') for line in lines if line.tests),
-        *(_verify(line, newest=line == lines[-1]) for line in lines),
-        *(_command(160, 'make', '--old-file=build', 'types', f'LINE={line.name}') for line in lines),
     ]
 
 
