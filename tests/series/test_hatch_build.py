@@ -199,6 +199,7 @@ def test_patches_are_applied_in_order(checkout: Path, base: Path, tmp_path: Path
     assert (unpacked / 'pydantic_ai' / SOURCE).read_bytes() == text
 
 
+@pytest.mark.slow
 def test_build_twice_gives_the_same_bytes(checkout: Path, base: Path, tmp_path: Path) -> None:
     for out in (tmp_path / 'first', tmp_path / 'second'):
         build_and_unpack(checkout, base, out)
@@ -206,6 +207,7 @@ def test_build_twice_gives_the_same_bytes(checkout: Path, base: Path, tmp_path: 
     assert first.read_bytes() == second.read_bytes()
 
 
+@pytest.mark.slow
 def test_build_leaves_the_checkout_as_it_was(checkout: Path, base: Path, tmp_path: Path) -> None:
     before = content(checkout)
     build_and_unpack(checkout, base, tmp_path / 'out')
@@ -218,6 +220,7 @@ def content(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in files}
 
 
+@pytest.mark.slow
 def test_build_leaves_no_temporary_files(checkout: Path, base: Path, tmp_path: Path) -> None:
     temporary = tmp_path / 'tmp'
     temporary.mkdir()
@@ -225,6 +228,7 @@ def test_build_leaves_no_temporary_files(checkout: Path, base: Path, tmp_path: P
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_build_inside_another_work_tree_and_under_a_user_s_configuration_gives_the_same(
     checkout: Path, base: Path, tmp_path: Path
 ) -> None:
@@ -281,6 +285,7 @@ def test_metadata_is_the_base_s_own_but_for_version_caps_and_licence(
     )
 
 
+@pytest.mark.slow
 def test_metadata_leads_to_the_repository_that_the_line_names(checkout: Path, base: Path, tmp_path: Path) -> None:
     pins = checkout / 'patches' / LINE.base / 'line.toml'
     pins.write_text(f'url = "https://example.com/fork"\n{pins.read_text()}')
@@ -299,6 +304,7 @@ def capped(text: str) -> str:
     return text.replace(str(requirement.specifier), str(bounds))
 
 
+@pytest.mark.slow
 def test_scripts_are_the_base_s_own(checkout: Path, base: Path, tmp_path: Path) -> None:
     unpacked = build_and_unpack(checkout, base, tmp_path / 'out')
     assert read_info(base, 'entry_points.txt') == b'[console_scripts]\npai = pydantic_ai._cli:cli_exit\n'

@@ -328,6 +328,7 @@ def test_verify_of_patches_that_name_what_they_need_passes(line: Line, user: Use
     assert steps[-1] == ('Verifying the patches', 10, 10)
 
 
+@pytest.mark.slow
 def test_verify_of_a_patch_that_does_not_name_what_its_text_stands_on_says_so(line: Line, user: User) -> None:
     write(
         line,
@@ -348,6 +349,7 @@ def test_verify_of_a_patch_that_does_not_name_what_its_text_stands_on_says_so(li
             check(line, in_order=in_order, together=not in_order)
 
 
+@pytest.mark.slow
 def test_verify_of_a_patch_that_does_not_name_what_it_uses_shows_what_fails(line: Line, user: User) -> None:
     write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT), (MESSAGE.format('Use `subtract()`'), USE))
     with pytest.raises(VerifyError) as error:
@@ -369,6 +371,7 @@ def test_verify_together_tests_the_patches_once_after_the_last(line: Line, user:
         check(line)
 
 
+@pytest.mark.slow
 def test_verify_of_a_patch_that_needs_more_than_it_names_says_on_what_it_fails(line: Line, user: User) -> None:
     write(
         line,
@@ -382,6 +385,7 @@ def test_verify_of_a_patch_that_needs_more_than_it_names_says_on_what_it_fails(l
     ]
 
 
+@pytest.mark.slow
 def test_verify_of_a_patch_that_names_what_it_does_not_need_says_so(line: Line, user: User) -> None:
     write(
         line,
@@ -469,6 +473,7 @@ def test_verify_of_a_patch_whose_docs_have_links_that_lead_nowhere_names_them(li
     )
 
 
+@pytest.mark.slow
 def test_verify_restores_what_tests_change(line: Line, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr('os.cpu_count', lambda: 1)
     test = f"""\
@@ -489,6 +494,7 @@ def test_change():
     assert [verified.faults for verified in check(line)] == [[], []]
 
 
+@pytest.mark.slow
 def test_verify_of_a_series_that_breaks_the_api_says_what(line: Line, user: User) -> None:
     code = PACKAGE['pydantic_ai/tools.py'].replace('def add(a: int, b: int)', 'def add(a: int, b: int, c: int)')
     test = 'from pydantic_ai import add\n\n\ndef test_add():\n    assert add(1, 2, 3) == 3\n'
@@ -500,6 +506,7 @@ def test_verify_of_a_series_that_breaks_the_api_says_what(line: Line, user: User
     assert fault.words.strip().endswith('tools.py:1: add(c): Parameter was added as required')
 
 
+@pytest.mark.slow
 def test_verify_of_a_patch_whose_links_all_lead_somewhere_finds_nothing(line: Line, user: User) -> None:
     page = """\
 # Tools
