@@ -46,7 +46,7 @@ extract: $(READY) ## write the tree's commits back to patches/LINE
 
 .PHONY: verify
 verify: $(READY) ## check the messages, and import and test the package after every patch, or PATCH=topic/slug alone; ARGS=--in-order or --together tests less
-	@$(TOOL) -m series verify $(LINE) $(PATCH) $(ARGS)
+	@$(TOOL) -m series verify $(LINE) $(if $(PATCH),"$(PATCH)") $(ARGS)
 
 .PHONY: build
 build: $(READY) ## build the wheel into dist/

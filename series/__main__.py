@@ -160,7 +160,7 @@ def _rebased(rebased: Rebased, report: Report) -> str:
     for what, patches in (('were changed', rebased.changed), ('are dropped', rebased.dropped)):
         if patches:
             counts.append(f'{len(patches)} {what}:\n' + '\n'.join(f'  {patch}' for patch in patches))
-    made = [line.show(line.folder), f'pydantic_ai_slim/{line.name}', 'CHANGELOG.md', 'README.md']
+    made = [line.show(line.folder), f'pydantic_ai_slim/{line.name}', 'CHANGELOG.md']
     todo = (
         f'Run `{line.make("verify")}`, say in `CHANGELOG.md` what users will notice, and commit '
         f'{", ".join(f"`{path}`" for path in made)}.'

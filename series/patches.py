@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 
 from pydantic_ai_slim.fork.line import patch_name
@@ -153,18 +153,46 @@ def _place(subjects: Sequence[str], before: Mapping[str, str]) -> list[tuple[str
 
 
 def _relist(listed: str, places: Mapping[str, str]) -> str:
-    """Return a list with other paths. What stood above a path stands above what takes its place, or comes next."""
-    above: dict[str, list[str]] = {'': []}  # nothing: what stands below the last
-    for text in listed.splitlines():
-        above[''].append(text)
-        if text.strip() and not text.startswith('#'):
-            above[text.strip()] = above[''][:-1]
-            above[''] = []
-    heir, kept = '', {*places.values()}
-    for path in reversed([*above][1:]):
-        if path in kept:
-            heir = path
+    """Return a list with other paths.
+
+    A heading stays above the first of its patches that was not moved, and what makes a patch go away goes with the patch.
+    """
+    top, sections, own = _read_list(listed)
+    before, now = [path for _, paths in sections for path in paths], [known for known in places.values() if known]
+    stay = {
+        now[at + i]
+        for _, at, size in SequenceMatcher(None, before, now, False).get_matching_blocks()
+        for i in range(size)
+    }
+    headings: dict[str, list[str]] = {}
+    for heading, paths in sections:
+        there = [path for path in now if path in paths]
+        if there:
+            headings[next((path for path in there if path in stay), there[0])] = heading
+    lines = top
+    for path, known in places.items():
+        lines += [*headings.get(known, ()), *own.get(known, ()), path]
+    return '\n'.join(lines) + '\n'
+
+
+def _read_list(listed: str) -> tuple[list[str], list[tuple[list[str], list[str]]], dict[str, list[str]]]:
+    """Return the lines above the first heading, each heading with its paths, and the comments that belong to a path.
+
+    A heading begins with a blank line, and the comment of a path with `# Goes away`.
+    """
+    top: list[str] = []
+    sections: list[tuple[list[str], list[str]]] = [([], [])]
+    own: dict[str, list[str]] = {}
+    comment: list[str] = []
+    for text in listed.removesuffix('\n').split('\n') if listed else ():
+        heading, paths = sections[-1]
+        if text and not text.startswith('#'):
+            paths.append(text)
+            own[text], comment = comment, []
+        elif text.startswith('# Goes away') or comment:
+            comment.append(text)
+        elif not text:
+            sections.append(([text], []))
         else:
-            above[heir] = above[path] + above[heir]
-    lines = [line for path, known in places.items() for line in (*(above.get(known, ()) if known else ()), path)]
-    return '\n'.join([*lines, *above['']]) + '\n'
+            (heading if len(sections) > 1 else top).append(text)
+    return top, sections, own

@@ -220,7 +220,7 @@ def abort_rebase(root: Path, version: str | None) -> Line:
 def _abort(state: _Rebase) -> Line:
     if state.line.folder.exists():
         raise RebaseError(
-            f'The line `{state.line.name}` is there already; only `CHANGELOG.md` or `README.md` may lack it.',
+            f'The line `{state.line.name}` is there already; only `CHANGELOG.md` may lack it.',
             f'Run `{_COMMAND}` for the rest. To be rid of the line, delete '
             f'{", ".join(f"`{state.line.show(path)}`" for path in (state.line.folder, pins.build_folder(state.line), state.line.tree))}.',
         )
@@ -385,11 +385,11 @@ def _finish(state: _Rebase, report: Report) -> Rebased:
             folder.rename(line.folder)
     made = find_line(line.root, line.name)
     rebased = _compare(state, made)
-    for path, change in ((line.root / 'CHANGELOG.md', _changelog), (line.root / 'README.md', _readme)):
-        if path.exists():
-            text = path.read_text('utf-8')
-            if (changed := change(text, state, rebased)) != text:
-                write(path, changed)
+    changelog = line.root / 'CHANGELOG.md'
+    if changelog.exists():
+        text = changelog.read_text('utf-8')
+        if (changed := _changelog(text, state, rebased)) != text:
+            write(changelog, changed)
     tree.record(git, made.patches_digest())
     state.end()
     git.run('update-ref', '-d', _OLD)
@@ -476,16 +476,3 @@ def _changelog(text: str, state: _Rebase, rebased: Rebased) -> str:
         if Version(heading[1]) < Version(line.name):
             return f'{text[: heading.start()]}{entry}\n{text[heading.start() :]}'
     return f'{text.rstrip()}\n\n{entry}'
-
-
-def _readme(text: str, state: _Rebase, rebased: Rebased) -> str:
-    """Add the new line to the README's table of lines."""
-    line = rebased.line
-    row = f'| `{line.name}` | {line.python[0]} to {line.python[-1]} |\n'
-    if re.search(rf'(?m)^\| `{re.escape(line.name)}` \|', text):
-        return text
-    rows = list(re.finditer(r'(?m)^\| `(\d[\w.]*)` \|.*\n', text))
-    for old in rows:
-        if Version(old[1]) < Version(line.name):
-            return f'{text[: old.start()]}{row}{text[old.start() :]}'
-    return f'{text[: rows[-1].end()]}{row}{text[rows[-1].end() :]}' if rows else text

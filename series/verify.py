@@ -130,11 +130,12 @@ def verify(
             Fault(f'`{pins}` pins another package than the patches make. `make extract` pins theirs.')
         )
     if any(verified.faults for verified in found):
+        again = line.make('verify') + (f' PATCH={patch_name(only)}' if only else '')
         raise VerifyError(
             line.name,
             {line.show(verified.patch): verified.faults for verified in found if verified.faults},
             f'Correct the commits in `{line.show(line.tree)}` with `git rebase --interactive {tree.BASE}`, write them to '
-            f'`{line.show(line.folder)}` with `{line.make("extract")}`, and run `{line.make("verify")}` again.',
+            f'`{line.show(line.folder)}` with `{line.make("extract")}`, and run `{again}` again.',
         )
     return found
 

@@ -85,8 +85,14 @@ def list_patches(folder: Path) -> list[Path]:
         LineError: The list and the patches don't agree; the message lists every fault.
     """
     listed = folder / 'series'
-    lines = listed.read_text('utf-8').splitlines() if listed.exists() else []
-    names = [line.strip() for line in lines if line.strip() and not line.startswith('#')]
+    try:
+        # As `sed` reads it, which knows no other ends of lines
+        lines = listed.read_text('utf-8').split('\n') if listed.exists() else []
+    except UnicodeDecodeError as error:
+        raise LineError(
+            f'`{listed}` is not UTF-8: {error}. Write it again, or restore it with `git checkout`.'
+        ) from None
+    names = [line for line in lines if line and not line.startswith('#')]
     there = {path.relative_to(folder).as_posix() for path in folder.rglob('*.patch')}
     faults = [f'`{name}` is listed {count} times.' for name, count in Counter(names).items() if count > 1]
     for name in names:

@@ -89,6 +89,30 @@ def test_extract_of_an_inserted_patch_renames_no_other(series: Line, user: User)
     assert [patch.stem for patch in series.patches] == ['add-one', 'add-two', 'add-one-and-a-half', 'add-three']
 
 
+def test_extract_leaves_headings_above_their_patches_and_takes_along_what_is_said_of_one(
+    series: Line, user: User
+) -> None:
+    listed = series.folder / 'series'
+    listed.write_text(
+        '# The order.\n\n# fixes: faults.\n# Goes away with the first.\nfixes/add-one.patch\n'
+        '# Goes away with the second.\nfixes/add-two.patch\n\n# more: others.\nfixes/add-three.patch\n'
+    )
+    apply(series, quiet)
+    user.git('-c', 'sequence.editor=sed -i "1{h;d};3{G}"', 'rebase', '--quiet', '--interactive', 'refs/series/base')
+    assert user.subjects() == ['Add two', 'Add three', 'Add one']
+    assert extract(series, quiet) == ['changed the order']
+    assert listed.read_text() == (
+        '# The order.\n\n# fixes: faults.\n# Goes away with the second.\nfixes/add-two.patch\n\n# more: others.\n'
+        'fixes/add-three.patch\n# Goes away with the first.\nfixes/add-one.patch\n'
+    )
+    user.git('reset', '--quiet', '--hard', 'HEAD~1')
+    assert extract(series, quiet) == ['deleted fixes/add-one']
+    assert listed.read_text() == (
+        '# The order.\n\n# fixes: faults.\n# Goes away with the second.\nfixes/add-two.patch\n\n# more: others.\n'
+        'fixes/add-three.patch\n'
+    )
+
+
 def test_extract_leaves_a_patch_be_of_which_only_the_ids_of_files_differ(line: Line, user: User) -> None:
     apply(line, quiet)
     user.commit('Add one', {'tests/long.txt': '2\n' * 20})

@@ -28,7 +28,7 @@ TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 OLD = PACKAGE['pydantic_ai/tools.py']
 NEW = LATER['pydantic_ai/tools.py']
 WHEEL = 'dist/pydantic_ai_slim-1.0.0+lifecycle.1-py3-none-any.whl'
-UNITS = ('patches/1.0.0', 'patches/1.1.0', 'pydantic_ai_slim/1.1.0', 'dist/release', WHEEL, 'CHANGELOG.md', 'README.md')
+UNITS = ('patches/1.0.0', 'patches/1.1.0', 'pydantic_ai_slim/1.1.0', 'dist/release', WHEEL, 'CHANGELOG.md')
 """What is either as it was, or as the verb makes it, at every instant."""
 
 
@@ -146,7 +146,6 @@ def _rebasable(line: Line, user: User) -> None:
     (build / 'pyproject.toml').write_text(text.replace(BUILD.name, line.base))
     (line.root / 'LICENSE').write_text('Ours\n')
     (line.root / 'CHANGELOG.md').write_text('# Changelog\n\n## 1.0.0\n\n### 1.0.0+lifecycle.1\n\n- One.\n')
-    (line.root / 'README.md').write_text('# It\n\n| line | Python |\n| --- | --- |\n| `1.0.0` | 3.12 to 3.12 |\n')
 
 
 def _rebase(line: Line, user: User) -> list[str]:

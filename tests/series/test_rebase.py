@@ -80,9 +80,6 @@ def carry(line: Line, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Line]:
         (build / 'pyproject.toml').write_text(text.replace(BUILD.name, line.base))
         (line.root / 'LICENSE').write_text('Ours\n')
         (line.root / 'CHANGELOG.md').write_text('# Changelog\n\n## 1.0.0\n\n### 1.0.0+lifecycle.1\n\n- One.\n')
-        (line.root / 'README.md').write_text(
-            '# It\n\n| line | Python |\n| --- | --- |\n| `1.0.0` | 3.12 to 3.12 |\n\nMore.\n'
-        )
         return find_line(line.root, line.name)
 
     return carry
@@ -189,10 +186,6 @@ def test_rebase_makes_the_whole_line(
         '# Changelog\n\n## 1.1.0\n\n### 1.1.0+lifecycle.1\n\n- What 1.0.0+lifecycle.1 has, on pydantic-ai 1.1.0.\n'
         '- Left out: Add `double()`.\n\n## 1.0.0\n\n### 1.0.0+lifecycle.1\n\n- One.\n'
     )
-    assert (
-        '| --- | --- |\n| `1.1.0` | 3.11 to 3.12 |\n| `1.0.0` | 3.12 to 3.12 |\n'
-        in (line.root / 'README.md').read_text()
-    )
 
     # The tree is one that all other verbs work on, and what was there is as it was.
     assert user.subjects() == ['Add one', 'Swap the summands']
@@ -202,7 +195,7 @@ def test_rebase_makes_the_whole_line(
     assert extract(new, quiet) == []
     after = everything(line)
     changed = {name for name in before if before[name] != after[name]}
-    assert changed == {'CHANGELOG.md', 'README.md'}
+    assert changed == {'CHANGELOG.md'}
     assert not [name for name in after if '.rebase-' in name or 'series-rebase' in name]
 
 
@@ -238,8 +231,7 @@ def test_rebase_onto_an_older_release_puts_it_behind_the_newer(carry: Callable[.
     first = rebase(carry(ONE), '2.0.0', quiet).line
     rebase(first, '1.1.0', quiet)
     headings = re.findall('(?m)^## (.*)$', (first.root / 'CHANGELOG.md').read_text())
-    rows = re.findall('(?m)^. `(.*?)`', (first.root / 'README.md').read_text())
-    assert headings == rows == ['2.0.0', '1.1.0', '1.0.0']
+    assert headings == ['2.0.0', '1.1.0', '1.0.0']
 
 
 def test_rebase_onto_a_pre_release_is_possible_by_name(carry: Callable[..., Line], index: Index) -> None:
@@ -526,7 +518,7 @@ def test_rebase_abort_of_a_line_that_is_there_refuses(
     with pytest.raises(RebaseError) as error:
         abort_rebase(line.root, None)
     assert str(error.value) == (
-        'The line `1.1.0` is there already; only `CHANGELOG.md` or `README.md` may lack it.\n'
+        'The line `1.1.0` is there already; only `CHANGELOG.md` may lack it.\n'
         f'Run `{CONTINUE}` for the rest. To be rid of the line, delete `patches/1.1.0`, `pydantic_ai_slim/1.1.0`, `build/1.1.0`.'
     )
 
