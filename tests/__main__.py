@@ -34,6 +34,9 @@ NO_PYTHON = f'{FAILED}, since this machine has no Python that it supports'
 NIGHTLY = ('in the examples', 'under load and faults')
 """The parts of a line, by what their titles say, that CI leaves out."""
 
+SHARE, NIGHTLY_SHARE = ('--one-in=2', '--one-in=6'), ('--but-one-in=3', '--one-in=3')
+"""Which variants of the contract's tests the newest Python and the oldest one run, in CI and by night. By night, each is run."""
+
 _SECONDS = {'engines': 180, 'examples': 120, 'endurance': 30, 'servers': 30, 'harness': 10}
 """How long parts take, about, that aren't for one version of Python."""
 
@@ -64,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         '--checks',
         action='store_true',
-        help='also run what CI checks besides: patches and types; several Pythons share the variants of the tests',
+        help='also run what CI checks besides: patches and types; several Pythons share some of the variants of the tests',
     )
     parser.add_argument(
         '--nightly',
@@ -88,7 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         shares = options.checks or options.nightly
         planned: Plan = {} if options.fork else plan_tool(rest, alone=shares, slow=options.nightly)
         for line in lines:
-            planned |= plan_line(line, _choose(options), options.python, rest, shares=shares)
+            share = NIGHTLY_SHARE if options.nightly else SHARE if shares else None
+            planned |= plan_line(line, _choose(options), options.python, rest, share)
         if options.checks and not options.nightly:
             planned |= {title: SLOW for title in planned if any(what in title for what in NIGHTLY)}
         planned |= {part.title: part for part in plan_checks(lines)} if shares else {}
@@ -162,11 +166,15 @@ def without_pyenv() -> dict[str, str]:
 
 
 def plan_line(
-    line: Line, choose: Choose, asked: Sequence[str] | None = None, rest: Sequence[str] = (), *, shares: bool = False
+    line: Line,
+    choose: Choose,
+    asked: Sequence[str] | None = None,
+    rest: Sequence[str] = (),
+    share: tuple[str, str] | None = None,
 ) -> Plan:
     """Plan the tests of a line on what is chosen of the Python versions that were asked for, or that it supports.
 
-    If it `shares`, the newest of them leaves about a third of the variants to the others.
+    With a `share`, the newest of them and the others run these of the variants, if there are others.
 
     Raises:
         NoWheelError: The fork isn't built.
@@ -186,8 +194,8 @@ def plan_line(
             planned[title] = LEFT_OUT
             continue
         folders = ['-n', 'auto', '--dist', 'worksteal', 'tests/fork', *others]
-        if shares and len(chosen) > 1:
-            folders.append('--but-one-in=3' if version == newest else '--one-in=3')
+        if share and len(chosen) > 1:
+            folders.append(share[version != newest])
         planned[title] = _plan_part(title, folders, [wheel], line, version, python, rest)
     parts = {
         'engines': (
