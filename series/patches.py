@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 
@@ -152,47 +153,54 @@ def _place(subjects: Sequence[str], before: Mapping[str, str]) -> list[tuple[str
     return places
 
 
+@dataclass
+class _Section:
+    """A part of a list: its heading, and the paths below it."""
+
+    heading: list[str] = field(default_factory=list[str])
+    paths: list[str] = field(default_factory=list[str])
+
+
 def _relist(listed: str, places: Mapping[str, str]) -> str:
     """Return a list with other paths.
 
-    A heading stays above the first of its patches that was not moved, and what makes a patch go away goes with the patch.
+    A heading stays above the first of its patches that was not moved, and what is said of a patch goes with the patch.
     """
-    top, sections, own = _read_list(listed)
-    before, now = [path for _, paths in sections for path in paths], [known for known in places.values() if known]
-    stay = {
-        now[at + i]
-        for _, at, size in SequenceMatcher(None, before, now, False).get_matching_blocks()
-        for i in range(size)
-    }
+    top, sections, comments = _read_list(listed)
+    before = [path for section in sections for path in section.paths]
+    now = [known for known in places.values() if known]
+    blocks = SequenceMatcher(None, before, now, False).get_matching_blocks()
+    stay = {path for _, start, size in blocks for path in now[start : start + size]}
     headings: dict[str, list[str]] = {}
-    for heading, paths in sections:
-        there = [path for path in now if path in paths]
-        if there:
-            headings[next((path for path in there if path in stay), there[0])] = heading
+    for section in sections:
+        if there := [path for path in now if path in section.paths]:
+            headings[next((path for path in there if path in stay), there[0])] = section.heading
     lines = top
     for path, known in places.items():
-        lines += [*headings.get(known, ()), *own.get(known, ()), path]
-    return '\n'.join(lines) + '\n'
+        lines += [*headings.get(known, ()), *comments.get(known, ()), path]
+    below = [text for section in sections if not section.paths for text in section.heading]
+    return '\n'.join([*lines, *below]) + '\n'
 
 
-def _read_list(listed: str) -> tuple[list[str], list[tuple[list[str], list[str]]], dict[str, list[str]]]:
-    """Return the lines above the first heading, each heading with its paths, and the comments that belong to a path.
+def _read_list(listed: str) -> tuple[list[str], list[_Section], dict[str, list[str]]]:
+    """Return the lines above the first blank one, the parts of a list, and what is said of each path.
 
-    A heading begins with a blank line, and the comment of a path with `# Goes away`.
+    A blank line below a path begins a heading. What is said of its first path begins with `# Goes away`. What stands below
+    the last path is a part without any.
     """
     top: list[str] = []
-    sections: list[tuple[list[str], list[str]]] = [([], [])]
-    own: dict[str, list[str]] = {}
+    sections = [_Section()]
+    comments: dict[str, list[str]] = {}
     comment: list[str] = []
     for text in listed.removesuffix('\n').split('\n') if listed else ():
-        heading, paths = sections[-1]
+        section = sections[-1]
         if text and not text.startswith('#'):
-            paths.append(text)
-            own[text], comment = comment, []
-        elif text.startswith('# Goes away') or comment:
+            section.paths.append(text)
+            comments[text], comment = comment, []
+        elif comment or text.startswith('# Goes away') or (text and section.paths):
             comment.append(text)
-        elif not text:
-            sections.append(([text], []))
+        elif not text and (section.paths or len(sections) == 1):
+            sections.append(_Section([text]))
         else:
-            (heading if len(sections) > 1 else top).append(text)
-    return top, sections, own
+            (section.heading if len(sections) > 1 else top).append(text)
+    return top, [*sections, _Section(comment)], comments

@@ -113,6 +113,19 @@ def test_extract_leaves_headings_above_their_patches_and_takes_along_what_is_sai
     )
 
 
+def test_extract_keeps_all_that_the_list_says_of_what_stays(series: Line, user: User) -> None:
+    listed = series.folder / 'series'
+    listed.write_text(
+        '# The order.\n\n# A note.\n\n# fixes: faults.\nfixes/add-one.patch\n# What the second does.\n'
+        'fixes/add-two.patch\nfixes/add-three.patch\n# Below.\n\n# To come: four.\n'
+    )
+    before = listed.read_text()
+    apply(series, quiet)
+    user.commit('Add four', {'tests/four.txt': '4\n'})
+    assert extract(series, quiet) == ['added fixes/add-four']
+    assert listed.read_text() == before.replace('add-three.patch\n', 'add-three.patch\nfixes/add-four.patch\n')
+
+
 def test_extract_leaves_a_patch_be_of_which_only_the_ids_of_files_differ(line: Line, user: User) -> None:
     apply(line, quiet)
     user.commit('Add one', {'tests/long.txt': '2\n' * 20})
