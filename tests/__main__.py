@@ -31,8 +31,8 @@ LEFT_OUT = 'left out; `make test ARGS=--every` tests it'
 SLOW = 'left out; `make nightly` runs them'
 NO_PYTHON = f'{FAILED}, since this machine has no Python that it supports'
 
-NIGHTLY = ('in the examples', 'under load and faults')
-"""The parts of a line, by what their titles say, that CI leaves out."""
+NIGHTLY = ('examples', 'endurance')
+"""The parts of a line that CI leaves out."""
 
 SHARE, NIGHTLY_SHARE = ('--one-in=2', '--one-in=6'), ('--but-one-in=3', '--one-in=3')
 """Which variants of the contract's tests the newest Python and the oldest one run, in CI and by night. By night, each is run."""
@@ -88,15 +88,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for version in options.python or ():
             if not any(version in line.python for line in lines):
                 parser.error(f'Python {version} is none that {" or ".join(line.name for line in lines)} supports')
-        shares = options.checks or options.nightly
-        planned: Plan = {} if options.fork else plan_tool(rest, alone=shares, slow=options.nightly)
+        share = NIGHTLY_SHARE if options.nightly else SHARE if options.checks else None
+        skip = NIGHTLY if share is SHARE else ()
+        planned: Plan = {} if options.fork else plan_tool(rest, alone=share is not None, slow=options.nightly)
         for line in lines:
-            share = NIGHTLY_SHARE if options.nightly else SHARE if shares else None
-            planned |= plan_line(line, _choose(options), options.python, rest, share)
-        if options.checks and not options.nightly:
-            planned |= {title: SLOW for title in planned if any(what in title for what in NIGHTLY)}
-        planned |= {part.title: part for part in plan_checks(lines)} if shares else {}
-        planned |= {part.title: part for part in plan_nightly(lines)} if options.nightly else {}
+            planned |= plan_line(line, _choose(options), options.python, rest, share, skip)
+        parts = [*(plan_checks(lines) if share else ()), *(plan_nightly(lines) if options.nightly else ())]
+        planned |= {part.title: part for part in parts}
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
@@ -171,10 +169,12 @@ def plan_line(
     asked: Sequence[str] | None = None,
     rest: Sequence[str] = (),
     share: tuple[str, str] | None = None,
+    skip: Sequence[str] = (),
 ) -> Plan:
     """Plan the tests of a line on what is chosen of the Python versions that were asked for, or that it supports.
 
-    With a `share`, the newest of them and the others run these of the variants, if there are others.
+    With a `share`, the newest of them and the others run these of the variants, if there are others. What
+    to `skip` is named as in `_SECONDS`.
 
     Raises:
         NoWheelError: The fork isn't built.
@@ -212,7 +212,8 @@ def plan_line(
     # On the newest Python only, since what differs between versions is tested without these packages.
     for name, (what, folder, requirements) in parts.items():
         title = f'{line.version} {what}, on Python {newest}'
-        planned[title] = _plan_part(title, [folder], requirements, line, name, found[newest], rest)
+        part = None if name in skip else _plan_part(title, [folder], requirements, line, name, found[newest], rest)
+        planned[title] = part or SLOW
     return planned
 
 
