@@ -6,13 +6,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-import pytest
 from pydantic_ai import AbstractToolset, Agent, RunContext, ToolDefinition, WrapperToolset
 
 WAYS_TO_MAKE_DURABLE = ('capability', 'wrapper')
 """How an agent is made for a durable engine: by a capability of the agent, or by an agent that wraps it."""
 
-not_yet = pytest.mark.xfail(reason='the contract asks for it, and the series does not do it yet')
 """Marks a test of a point of the contract that the series has yet to meet. It fails once the series does, and then goes."""
 
 ALONE_OR_WRAPPED: dict[str, Callable[[Any], Any]] = {

@@ -60,30 +60,6 @@ class Raises(Server):
         raise RuntimeError('not before the first call')
 
 
-class Lazy(list[Any]):
-    """A container that loads what it holds when it's gone through."""
-
-    def __iter__(self) -> Any:
-        raise ConnectionError('not connected yet')
-
-
-class Proxy:
-    """What stands for an object of the current request, outside of one."""
-
-    @property
-    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        raise RuntimeError('Working outside of request context.')
-
-
-class Holds(Server):
-    """A toolset with attributes that say nothing yet."""
-
-    def __init__(self, inside: Server):
-        super().__init__(inside.name, inside.journal)
-        self.held = [Lazy(), Proxy(), [Proxy()], {'first': Proxy()}]
-        self.rows, self.user, self.users, self.named = self.held
-
-
 class WithoutDict(Whole):
     """A toolset without `__dict__`: only registered, as a type written in C would be."""
 
@@ -118,7 +94,6 @@ KINDS: dict[str, Callable[[Server], Any]] = {
     'wrapped is None until it is entered': None_,
     'combination is filled when it is entered': LateCombination,
     'stateful raises': Raises,
-    'attributes raise': Holds,
     'no __dict__': WithoutDict,
 }
 PLACES: dict[str, Callable[[Any], list[Any]]] = {

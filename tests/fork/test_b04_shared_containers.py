@@ -16,7 +16,7 @@ from pydantic_ai.toolsets import CombinedToolset, DynamicToolset, RenamedToolset
 from typing_extensions import Self
 
 from .declared import Plain
-from .line import WRAPPERS, not_yet
+from .line import WRAPPERS
 from .toolsets import METHODS, HandWritten, Journal, Session, scripted
 
 pytestmark = pytest.mark.anyio
@@ -304,44 +304,9 @@ class FreshDictOfTools(ByCopyModule):
         return copy
 
 
-class Closures(FunctionToolset[Any]):
-    """A toolset whose tools are functions that know it."""
-
-    stateful = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept: list[str] = []
-
-        def keep(value: str) -> list[str]:
-            self.kept.append(value)
-            return self.kept
-
-        self.add_function(keep)
-
-    def copy(self) -> Self:
-        return copying.deepcopy(self)
-
-
-class OfContainer(Closures):
-    """One whose tools know a container of it."""
-
-    def __init__(self) -> None:
-        FunctionToolset.__init__(self)
-        kept = self.kept = []
-
-        def keep(value: str) -> list[str]:
-            kept.append(value)
-            return self.kept
-
-        self.add_function(keep)
-
-
 BELONG: dict[str, type[Any]] = {
     'by copy.copy()': ByCopyModule,
     'with fresh containers': FreshDictOfTools,
-    'closures, by copy.deepcopy()': Closures,
-    'closures over more, by copy.deepcopy()': OfContainer,
 }
 
 
@@ -370,7 +335,6 @@ async def test_b04_tools_that_are_shared_on_purpose_give_no_warning():
     assert await warnings_of(type('Fine', (FreshDictOfTools,), {'shared_attributes': frozenset({'tools'})})()) == []
 
 
-@not_yet
 async def test_b04_tools_that_were_added_to_the_original_and_that_its_copy_lacks_give_a_warning_that_names_them():
     class Lacks(FunctionToolset[Any]):
         stateful = True
@@ -395,7 +359,6 @@ async def test_b04_tools_that_were_added_to_the_original_and_that_its_copy_lacks
     assert await warnings_of(Lacks()) == []
 
 
-@not_yet
 async def test_b04_string_of_shared_attributes_is_refused_with_the_set_to_write():
     class Shares(Plain):
         stateful = True

@@ -134,14 +134,17 @@ async def test_b09_async_with_agent_enters_what_runs_share_of_capabilities():
     assert journal.exit_of('server') == SUCCESS
 
 
-async def test_b02_toolset_of_capability_that_cannot_be_copied_is_refused():
-    requests = Requests()
-    capability = contributing(WithoutCopy('toolset', Journal()).prefixed('x'))
-    with pytest.raises(UserError, match='does not implement `copy'):
-        await Agent(requests.model, capabilities=[capability]).run('go')
-    with pytest.raises(UserError, match='does not implement `copy'):
-        await Agent(requests.model).run('go', capabilities=[capability])
-    assert requests.count == 0
+@pytest.mark.parametrize('by', ['agent', 'run'])
+@pytest.mark.parametrize('method', METHODS)
+async def test_b02_toolset_of_capability_that_cannot_be_copied_is_refused(method: str, by: str):
+    journal, requests = Journal(), Requests()
+    capability = contributing(WithoutCopy('toolset', journal).prefixed('x'))
+    with pytest.raises(UserError, match=r"'toolset'.*`copy\(\)"):
+        if by == 'run':
+            await METHODS[method](Agent(requests.model), capabilities=[capability])
+        else:
+            await METHODS[method](Agent(requests.model, capabilities=[capability]))
+    assert (requests.count, journal.of('enter')) == (0, [])
 
 
 async def test_b10_wrapper_of_capability_with_state_is_entered_once_and_sees_the_exception():
@@ -237,7 +240,7 @@ async def test_b05_realtime_session_passes_its_exception_to_exits():
 
 @pytest.mark.parametrize('returns', ['itself', 'kept', 'new'])
 @pytest.mark.parametrize('wrap', ALONE_OR_WRAPPED.values(), ids=ALONE_OR_WRAPPED)
-@pytest.mark.parametrize('given', ['agent', 'run', 'function'])
+@pytest.mark.parametrize('given', ['agent', 'run'])
 async def test_b06_capability_whose_for_run_keeps_its_toolset_does_not_leak(given: str, wrap: Any, returns: str):
     """What a run works with is its own, whether `for_run()` returns the capability, one that it kept, or one around a kept toolset."""
     journal = Journal()
@@ -251,7 +254,7 @@ async def test_b06_capability_whose_for_run_keeps_its_toolset_does_not_leak(give
             return session
 
     kept, capability = Keeps(), Keeps()
-    listed: list[Any] = [(lambda ctx: capability) if given == 'function' else capability]  # pyright: ignore
+    listed: list[Any] = [capability]
     agent = Agent(scripted(['t']), capabilities=[] if given == 'run' else listed)
     for run in ('first', 'second'):
         await run_as(run, agent, **({'capabilities': listed} if given == 'run' else {}))  # pyright: ignore

@@ -173,20 +173,6 @@ async def test_b07_wrapper_in_several_places_is_entered_once():
     assert entered[0] is exited[0] is not audit
 
 
-async def test_b07_dynamic_toolset_in_several_places_is_evaluated_once_per_step():
-    def factory(ctx: RunContext[Any]) -> AbstractToolset[Any]:
-        made.append(ctx.run_step)
-        return Server('t', journal)
-
-    journal = Journal()
-    made: list[int] = []
-    dynamic = DynamicToolset(factory)
-    agent = Agent(scripted(['a_t', 'b_t']), toolsets=[dynamic.prefixed('a'), dynamic.prefixed('b')])
-    await agent.run('go')
-    assert made == [1, 2]
-    assert journal.lifecycle == ['+t', '-t'] * 2
-
-
 async def test_b07_exits_run_in_reverse_order_of_the_first_entries():
     journal = Journal()
     t, u = Session('t', journal), Session('u', journal)
@@ -257,3 +243,26 @@ async def test_b07_stateless_toolset_in_several_places_is_entered_as_on_the_base
     await Agent(scripted(['a_t', 'b_t']), toolsets=[server.prefixed('a'), server.prefixed('b')]).run('go')
     assert journal.lifecycle == ['+t', '+t', '-t', '-t']
     assert server.values == ['', '']
+
+
+@pytest.mark.parametrize('per_run_step', [True, False])
+async def test_b07_toolset_that_is_not_stateful_and_overrides_for_run_is_asked_in_each_place(per_run_step: bool):
+    """As on the base: so are dynamic toolsets."""
+    journal = Journal()
+    asked: list[str] = []
+
+    class Connects(Server):
+        async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+            asked.append(self.name)
+            return Server(self.name, self.journal)
+
+    def make(ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        asked.append('made')
+        return Server('made', journal)
+
+    connects, dynamic = Connects('t', journal), DynamicToolset(make, per_run_step=per_run_step)
+    places = [toolset.prefixed(prefix) for toolset in (connects, dynamic) for prefix in 'ab']
+    await run_as('run', Agent(scripted(['a_t', 'b_t', 'a_made', 'b_made']), toolsets=[*places, Session('s', journal)]))
+    assert asked.count('t') == 2
+    assert asked.count('made') == (4 if per_run_step else 2)
+    assert [event.toolset.values for event in journal.of('call')] == [['run']] * 4

@@ -436,50 +436,12 @@ async def test_b12_dynamic_toolset_works_in_wrappers_and_combinations(place: str
     check_one_per_run(journal, 'abcd')
 
 
-@pytest.mark.parametrize(
-    ('inside', 'method'), [*((inside, 'run') for inside in INSIDE), *(('deeper', method) for method in METHODS)]
-)
-@pytest.mark.parametrize('factory', PER_RUN)
-async def test_b12_dynamic_toolset_in_two_places_is_one_result_in_each_run(factory: str, inside: str, method: str):
-    journal = Journal()
-    toolset = ONCE_PER_RUN[factory](Made(journal, Session))
-    agent = Agent(scripted(['a_t', 'b_t'], ['b_t']), toolsets=[INSIDE[inside](toolset.prefixed('a'))])
-    await asyncio.gather(*(run_as(run, agent, method, toolsets=[toolset.prefixed('b')]) for run in 'ab'))
-    check_one_per_run(journal, 'ab')
-    assert len(journal.of('call')) == 6
-
-
 async def test_b12_dynamic_toolset_of_two_agents_is_one_result_in_each_run():
     journal = Journal()
     toolset = once_per_run(Made(journal, Session))
     agents = [Agent(scripted(['t']), toolsets=[toolset]) for _ in range(3)]
     await asyncio.gather(*(run_as(f'run{number}', agent) for number, agent in enumerate(agents)))
     check_one_per_run(journal, ['run0', 'run1', 'run2'])
-
-
-async def test_b12_dynamic_toolset_in_two_places_that_returns_none_is_asked_once():
-    def make() -> None:
-        asked.append(None)
-
-    asked: list[None] = []
-    toolset = once_per_run(make)
-    toolsets = [toolset.prefixed('a'), HandWritten(toolset), Server('s', Journal())]
-    await Agent(scripted(['s'], ['s']), toolsets=toolsets).run('go')
-    assert len(asked) == 1
-
-
-async def test_b12_dynamic_toolset_in_two_places_of_which_one_cannot_be_entered_is_exited_once():
-    journal = Journal()
-    error = Boom('enter')
-    toolset = once_per_run(Made(journal, Session))
-    toolsets = [
-        toolset.prefixed('a'),
-        CombinedToolset([toolset.prefixed('b'), Server('s', journal, fail={'enter': error})]),
-    ]
-    with pytest.raises(Boom):
-        await Agent(scripted(), toolsets=toolsets).run('go')
-    assert journal.lifecycle == ['+t', '-t']
-    assert journal.exit_of('t')[1] is error
 
 
 @pytest.mark.parametrize('outer', FUNCTIONS)

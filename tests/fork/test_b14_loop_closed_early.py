@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, FunctionToolset, UserError
+from pydantic_ai import Agent, FunctionToolset
 
 from .delegation import calling
-from .toolsets import Journal, Session, once_per_run, run_as
+from .toolsets import Journal, Session, run_as
 
 
 def waiting(toolset: Any, *, until: Callable[[], None]) -> Agent[Any, Any]:
@@ -90,14 +90,3 @@ def test_b14_all_tasks_are_cancelled_at_once_when_the_loop_ends():
     assert tasks[0].cancelled()
     assert journal.lifecycle == ['+a', '-a']
     assert journal.exit_of('a')[0] is asyncio.CancelledError
-
-
-def test_b14_what_a_factory_returned_stays_in_use_when_the_loop_is_closed_early():
-    journal = Journal()
-    session = Session('a', journal)
-    agent = waiting(once_per_run(lambda: session), until=stop)
-    loop, _task = abandon(agent, 'run')
-    loop.close()
-    with pytest.raises(UserError, match='in use by an agent run already'):
-        asyncio.run(run_as('next', agent))
-    assert journal.lifecycle == ['+a']

@@ -226,30 +226,6 @@ async def test_b14_holds_in_wrappers_and_combinations(factory: str, fails: str, 
         assert journal.lifecycle == ['+a', '-a']
 
 
-@pytest.mark.parametrize('fails', ['factory', 'enter', 'exit'])
-@factories
-async def test_b14_holds_for_a_toolset_that_stands_in_two_places(factory: str, fails: str):
-    """The two places list their tools at the same time, and the one that comes second finds the failure of the first."""
-    journal = Journal()
-    error = Boom(fails)
-    new: dict[str, Any] = {
-        'factory': error,
-        'enter': Session('t', journal, fail={'enter': error}),
-        'exit': Session('t', journal),
-    }
-    old = Session('t', journal, fail={'exit': error} if fails == 'exit' else {})
-    spare = [Session('spare', journal) for _ in range(3)]
-    toolset = DynamicToolset(AT_EACH_STEP[factory](in_turn(old, new[fails], *spare)))
-    agent = Agent(scripted(['a_t']), toolsets=[toolset.prefixed('a'), HandWritten(toolset.prefixed('b'))])
-    with pytest.raises(Boom) as caught:
-        await agent.run('go')
-    assert caught.value is error
-    await asyncio.sleep(0.01)
-    assert journal.lifecycle[:2] == ['+t', '-t']
-    assert [event.toolset for event in journal.of('exit')].count(old) == 1
-    check_exited_once(journal)
-
-
 @pytest.mark.parametrize('waits', [0, 1, 2, 5])
 @pytest.mark.parametrize('slow_at', ['enter', 'exit', 'factory'])
 async def test_b14_failure_of_a_factory_beside_it_leaves_nothing_entered(slow_at: str, waits: int):

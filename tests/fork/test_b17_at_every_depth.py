@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 import pytest
-from pydantic_ai import AbstractToolset, FunctionToolset, RunContext, UserError
-from pydantic_ai.toolsets import CombinedToolset, WrapperToolset
+from pydantic_ai import AbstractToolset, RunContext
+from pydantic_ai.toolsets import CombinedToolset
 
-from .delegation import Answer, Notes, Options, called, calling, calls, delegating, entries_and_exits, fresh, happened
+from .delegation import Answer, Notes, Options, called, calling, calls, delegating, entries_and_exits, fresh
 from .toolsets import Journal, Session, run_as
 from .trees import Audit
 
@@ -171,48 +169,6 @@ KEPT: dict[str, Answer] = {
 kept = pytest.mark.parametrize('answer', KEPT.values(), ids=KEPT)
 
 
-def waits(inside: asyncio.Event, go: asyncio.Event) -> FunctionToolset[Any]:
-    async def wait(value: str) -> None:
-        inside.set()
-        await go.wait()
-
-    return FunctionToolset[Any]([wait])
-
-
-@kept
-@pytest.mark.parametrize('handed', [False, True])
-async def test_b17_answer_that_a_sibling_works_with_is_refused(answer: Answer, handed: bool):
-    journal = Journal()
-    notes = Notes('t', journal, answer=keeping(answer))
-    inside, go = asyncio.Event(), asyncio.Event()
-    given = [] if handed else [notes]
-    first = calling(['t'], ['wait'], ['t'], toolsets=[*given, waits(inside, go)], name='first')
-    second = calling(['t'], toolsets=given, name='second')
-
-    async def both(ctx: RunContext[Any], value: str) -> None:
-        def options() -> dict[str, Any]:
-            return {'toolsets': ctx.for_sub_agent(notes)} if handed else {}
-
-        task = asyncio.ensure_future(run_as('first', first, **options()))
-        await asyncio.wait([task, waiting := asyncio.ensure_future(inside.wait())], return_when='FIRST_COMPLETED')
-        waiting.cancel()
-        with pytest.raises(UserError) as caught:
-            await run_as('second', second, **options())
-        go.set()
-        await task
-        refused.append(caught.value)
-
-    refused: list[UserError] = []
-    parent = calling(['t'], ['both'], ['t'], toolsets=[notes, FunctionToolset[Any]([both])], name='parent')
-    await run_as('parent', parent)
-    assert "'first'" in str(refused[0])
-    assert "'t'" in str(refused[0])
-    check_owners(journal)
-    assert not [event for event in journal.of('enter', 'exit', 'call') if event.run == 'second']
-    live = called(journal, 'parent')
-    assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
-
-
 @kept
 async def test_b17_answer_that_was_kept_can_be_given_to_one_sub_agent_after_another(answer: Answer):
     journal = Journal()
@@ -224,31 +180,6 @@ async def test_b17_answer_that_was_kept_can_be_given_to_one_sub_agent_after_anot
     # Each works with the answer, or with a shallow copy of it around what is live
     own = [(event.kind, event.run) for event in journal.of('enter', 'exit') if event.toolset is not live]
     assert own == [(kind, f'child{n}') for n in range(3) for kind in ('enter', 'exit')]
-
-
-async def test_b17_answer_that_another_run_owns_is_refused():
-    """It's live, but in no run that encloses this one."""
-    journal = Journal()
-    elsewhere: list[Any] = []
-
-    class Elsewhere(Notes):
-        async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
-            elsewhere.append(self)
-            return await super().call_tool(*args, **kwargs)
-
-    notes = Notes('t', journal, answer=lambda live, ctx: elsewhere[0])
-    inside, go = asyncio.Event(), asyncio.Event()
-    other = calling(['u'], ['wait'], ['u'], toolsets=[Elsewhere('u', journal), waits(inside, go)], name='other')
-    task = asyncio.ensure_future(run_as('other', other))
-    await inside.wait()
-    with pytest.raises(UserError, match="'u'") as caught:
-        child = calling(['u'], toolsets=[notes])
-        await run_as('parent', calling(['t'], ['delegate'], toolsets=[notes, delegating(child)], name='parent'))
-    assert "'other'" in str(caught.value)
-    go.set()
-    await task
-    check_owners(journal)
-    assert not happened(journal, elsewhere[0], 'ask')
 
 
 # An answer in several places
@@ -279,39 +210,6 @@ async def test_b17_answer_for_an_original_in_two_places_is_entered_once(handed: 
     assert entries_and_exits(journal, new) == [('enter', 'child'), ('exit', 'child')]
 
 
-@pytest.mark.parametrize('places', [1, 2])
-async def test_b17_tree_that_was_built_for_another_run_and_kept_is_refused(places: int):
-    """Not given to the other user's sub-agent, also where what is inside stands for a toolset that has several places."""
-    kept: list[Any] = []
-
-    @dataclass
-    class Keeping(WrapperToolset[Any]):
-        def for_sub_agent(self, ctx: RunContext[Any]) -> Any:
-            if not kept:
-                kept.append(replace(self, wrapped=self.wrapped.for_sub_agent(ctx)))
-            return kept[0]
-
-    journal = Journal()
-    notes = Notes('t', journal)
-    keeping = Keeping(notes)
-    first, done = asyncio.Event(), asyncio.Event()
-
-    async def wait(value: str) -> None:
-        if value == 'first':
-            first.set()
-            await done.wait()
-
-    others = [notes.prefixed('x')] if places == 2 else []
-    child = calling(['t'], toolsets=[keeping])
-    parent = calling(['delegate'], ['wait'], toolsets=[keeping, *others, delegating(child)], tools=[wait])
-    run = asyncio.create_task(run_as('first', parent))
-    await first.wait()
-    with pytest.raises(UserError, match='works with it'):
-        await run_as('second', parent)
-    done.set()
-    await run
-
-
 async def test_b17_instance_that_a_step_made_anew_is_borrowed_too():
     class AnewEachStep(Session):
         async def for_run_step(self, ctx: RunContext[Any]) -> Any:
@@ -323,20 +221,4 @@ async def test_b17_instance_that_a_step_made_anew_is_borrowed_too():
     session = AnewEachStep('t', journal)
     child = calling(['t'], toolsets=[session])
     await run_as('run', calling(['t'], ['delegate'], toolsets=[session, delegating(child)]))
-    assert journal.lifecycle == ['+t', '-t']
-
-
-async def test_b10_wrapper_that_copies_deeply_keeps_what_the_run_works_with_inside():
-    @dataclass
-    class Deep(WrapperToolset[Any]):
-        stateful: bool = True
-        log: list[str] = field(default_factory=list[str])
-
-        def copy(self) -> Any:
-            return copy.deepcopy(self)
-
-    journal = Journal()
-    session = Session('t', journal)
-    agent = calling(['t'], toolsets=[Deep(session), session.prefixed('x')])
-    await run_as('run', agent)
     assert journal.lifecycle == ['+t', '-t']

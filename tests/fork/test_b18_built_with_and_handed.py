@@ -13,7 +13,6 @@ from pydantic_ai import AbstractToolset, RunContext
 from pydantic_ai.toolsets import CombinedToolset
 
 from .delegation import Ledger, Notes, called, calling, delegating, entries_and_exits, forked, fresh
-from .line import not_yet
 from .toolsets import METHODS, Journal, Server, run_as
 
 pytestmark = pytest.mark.anyio
@@ -137,7 +136,6 @@ async def test_b18_wrapper_of_what_a_sub_agent_has_is_handed_without_it(around: 
     assert journal.lifecycle.count('+t') == journal.lifecycle.count('-t') == 1
 
 
-@not_yet
 async def test_b18_everything_is_handed_to_a_sub_agent_that_was_built_with_some_of_it_as_shared():
     journal = Journal()
     notes = Notes('t', journal)
@@ -165,7 +163,6 @@ HANDED: dict[str, tuple[Callable[[Any], list[Any]], Callable[[RunContext[Any], A
 }
 
 
-@not_yet
 @pytest.mark.parametrize('place', ['alone', 'renamed', 'combined'])
 @pytest.mark.parametrize('way', HANDED)
 async def test_b18_toolset_that_isolates_itself_by_for_run_alone_is_handed_over(way: str, place: str):

@@ -53,20 +53,3 @@ async def test_b18_toolsets_handed_to_a_run_that_failed_to_start_can_be_used_aga
     owner = 'parent' if answer is None else 'child'
     assert entries_and_exits(journal, of_child) == [('enter', owner), ('exit', owner)]
     assert len(journal.of('ask')) == 1
-
-
-async def test_b18_toolsets_handed_to_a_run_that_worked_with_its_own_are_used_up():
-    journal = Journal()
-    notes = Notes('t', journal, answer=fresh)
-    child = calling(['t'], name='child')
-    tools = FunctionToolset[Any](max_retries=0)
-
-    async def delegate(ctx: RunContext[Any], value: str) -> None:
-        handed = ctx.for_sub_agent(notes)
-        await run_as('child', child, toolsets=handed)
-        with pytest.raises(UserError, match=r"'t'.*ctx.for_sub_agent"):
-            await run_as('child', child, toolsets=handed)
-
-    tools.add_function(delegate)
-    await run_as('parent', calling(['t'], ['delegate'], toolsets=[notes, tools], name='parent'))
-    assert called(journal, 'child').values == ['child']

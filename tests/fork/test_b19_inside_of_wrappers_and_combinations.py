@@ -100,35 +100,6 @@ class Totals(CombinedToolset[Any]):
         return await super().call_tool(name, tool_args, ctx, tool)
 
 
-@dataclass
-class Connects(Audit):
-    """One that makes a connection of its own for each run, which declares nothing."""
-
-    def copy(self) -> Self:
-        wrapped: Any = self.wrapped
-        copy = replace(self, wrapped=Server(wrapped.name, wrapped.journal), log=[], entered=[])
-        self.made.append(copy)
-        return copy
-
-
-@dataclass
-class ConnectsOnce(Connects):
-    """And lets sub-agents use it."""
-
-    def for_sub_agent(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-        return replace(self, wrapped=self.wrapped.for_sub_agent(ctx), log=[], entered=[])
-
-
-class Unwraps(Connects):
-    def for_sub_agent(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-        return self.wrapped
-
-
-class Views(Connects):
-    def for_sub_agent(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-        return CombinedToolset([self.wrapped.filtered(lambda ctx, tool: True)])
-
-
 PLACES: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
     **{name: wrap for name, wrap in WRAPPERS.items() if name != 'PrefixedToolset'},
     'CombinedToolset': lambda toolset: CombinedToolset([toolset]),
@@ -263,40 +234,6 @@ async def test_b19_tree_is_the_sub_agents_and_exits_with_its_exception():
     await run_as('parent', calling(['delegate'], ['t'], toolsets=[audit], tools=[delegate]))
     assert got == [error, None]
     assert journal.lifecycle == ['+t', '-t']
-
-
-@pytest.mark.parametrize('is_handed_over', [False, True])
-@pytest.mark.parametrize('wrapper', [Connects, ConnectsOnce, Unwraps, Views])
-async def test_b19_what_a_copy_has_made_is_borrowed(wrapper: type[Connects], is_handed_over: bool):
-    """A connection has the run that made it for its owner, whether it declares anything or not."""
-    journal = Journal()
-    audit = wrapper(Server('t', journal))
-    child = calling(['t'], toolsets=[] if is_handed_over else [audit])
-    delegate = delegating(child, options=lambda ctx: {'toolsets': ctx.for_sub_agent()} if is_handed_over else {})
-    await run_as('parent', calling(['t'], ['delegate'], ['t'], toolsets=[audit, delegate]))
-    live, used = called(journal, 'parent'), called(journal, 'child')
-    assert (used is live) is (wrapper is not Connects)
-    assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
-    if wrapper is Connects:
-        assert entries_and_exits(journal, used) == [('enter', 'child'), ('exit', 'child')]
-
-
-@pytest.mark.parametrize('per_step', [True, False])
-async def test_b19_what_a_factory_has_made_is_borrowed_in_part(per_step: bool):
-    """A sub-agent that gets some of it anew works with the rest as it is."""
-    journal = Journal()
-    dynamic = DynamicToolset[Any](
-        lambda ctx: Totals([Server('server', journal), Notes('notes', journal, answer=fresh)]), per_run_step=per_step
-    )
-    child = calling(['server', 'notes'])
-    delegate = delegating(child, options=lambda ctx: {'toolsets': ctx.for_sub_agent()})
-    steps = [['server', 'notes', 'delegate']]
-    await run_as('parent', calling(*steps, toolsets=[dynamic, delegate]))
-    server, notes = calls(journal, 'child')
-    assert server is calls(journal, 'parent')[0]
-    assert notes is not calls(journal, 'parent')[1]
-    assert entries_and_exits(journal, server) == [('enter', 'parent'), ('exit', 'parent')]
-    assert entries_and_exits(journal, notes) == [('enter', 'child'), ('exit', 'child')]
 
 
 @pytest.mark.parametrize('per_step', [True, False])

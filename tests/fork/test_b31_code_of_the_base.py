@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock, patch
 
 import anyio
 import pytest
-from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, UserError, WrapperToolset
+from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, WrapperToolset
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import CombinedToolset
 from pydantic_ai.toolsets._dynamic import DynamicToolset
@@ -155,12 +155,3 @@ def test_b31_fields_of_run_contexts_have_the_defaults_of_the_base():
     if '_anchored_evidence' in fields:
         assert fields['_anchored_evidence'].default is dataclasses.MISSING
         assert fields['_anchored_evidence'].default_factory is not dataclasses.MISSING
-
-
-async def test_b12_class_that_requires_something_else_is_refused():
-    class OfUrl(Server):
-        def __init__(self, url: str):
-            raise NotImplementedError
-
-    with pytest.raises(UserError, match=r"toolsets\[0\].*'OfUrl'.*'url'.*lambda: OfUrl"):
-        Agent(toolsets=cast(Any, [OfUrl]))

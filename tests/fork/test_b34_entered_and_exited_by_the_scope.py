@@ -15,7 +15,7 @@ from .cancelling import cancelled_after
 from .delegation import calling
 from .toolsets import SUCCESS, Journal, Session, run_as
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings('ignore:No agent run has worked')]
 
 
 class Boom(Exception):

@@ -12,7 +12,7 @@ from pydantic_ai.toolsets import ToolsetScope
 from .delegation import calling, delegating
 from .toolsets import METHODS, Journal, Server, Session, run_as
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings('ignore:No agent run has worked')]
 
 methods = pytest.mark.parametrize('method', [method for method in METHODS if method != 'run_sync'])
 

@@ -23,7 +23,7 @@ from .test_b34_entered_and_exited_by_the_scope import Grouped
 from .test_b36_end_of_a_scope import TidiesUp
 from .toolsets import METHODS, Journal, Server, Session, run_as
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings('ignore:No agent run has worked')]
 
 methods = pytest.mark.parametrize('method', [method for method in METHODS if method != 'run_sync'])
 
@@ -63,7 +63,7 @@ async def test_b37_a_run_that_is_given_the_pool_or_what_opens_its_scope_is_told_
     agent = calling(toolsets=[session])
     async with ToolsetScopePool(session) as chats:
         for given, told in (
-            (chats, r'Pass `chat` of `async with pool\(key\) as chat:`'),
+            (chats, r'Use `async with pool\(key\) as chat:` and pass `chat`'),
             (chats('Ada'), 'Pass what `async with` gives for it'),
         ):
             with pytest.raises(UserError, match=told):

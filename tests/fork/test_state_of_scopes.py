@@ -20,7 +20,7 @@ from .delegation import calling
 from .line import WRAPPERS
 from .toolsets import METHODS, Journal, Server, Session, run_as
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings('ignore:No agent run has worked')]
 
 
 class Saved(Session):

@@ -254,17 +254,11 @@ async def work_for_dbos(way: str, address: str) -> None:
     config: Any = {'name': 'fork', 'application_version': '1', 'executor_id': 'worker', 'log_level': 'ERROR'}
     config['system_database_url'] = address
     DBOS(config=config)
-    workflow: Any
-    if way == 'wrapper':
-        workflow = dbos.DBOSAgent(make_agent()).dbos_wrapped_run_workflow
-    else:
-        agent = make_agent(capabilities=[cast(Any, dbos).DBOSDurability()])
+    agent = make_agent(capabilities=[cast(Any, dbos).DBOSDurability()])
 
-        @DBOS.workflow()
-        async def run(prompt: str, *, deps: None) -> Any:
-            return await agent.run(prompt)
-
-        workflow = run
+    @DBOS.workflow()
+    async def workflow(prompt: str, *, deps: None) -> Any:
+        return await agent.run(prompt)
 
     DBOS.launch()
     if await DBOS.list_workflows_async(workflow_id_prefix=ID):
@@ -282,11 +276,7 @@ async def work_for_prefect(way: str, name: str) -> None:
     from prefect.flow_engine import run_flow_async
     from pydantic_ai.durable_exec import prefect
 
-    agent: Any
-    if way == 'wrapper':
-        agent = prefect.PrefectAgent(make_agent())
-    else:
-        agent = make_agent(capabilities=[cast(Any, prefect).PrefectDurability()])
+    agent: Any = make_agent(capabilities=[cast(Any, prefect).PrefectDurability()])
 
     @flow(flow_run_name=name)
     async def desk() -> str:

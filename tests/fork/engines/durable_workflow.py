@@ -11,7 +11,7 @@ with workflow.unsafe.imports_passed_through():
     from durable_worker import make_agent, make_agent_for_approval
     from pydantic_ai import DeferredToolRequests, DeferredToolResults
     from pydantic_ai.durable_exec import temporal
-    from pydantic_ai.durable_exec.temporal import AgentPlugin, PydanticAIPlugin, TemporalAgent
+    from pydantic_ai.durable_exec.temporal import AgentPlugin, PydanticAIPlugin
 
 TemporalDurability = cast(Any, temporal).TemporalDurability
 
@@ -22,19 +22,9 @@ _CONFIG: Any = {
 }
 _QUEUES: Any = {'activity_config': _CONFIG, 'toolset_activity_config': {'desk': {'task_queue': 'desk'}}}
 
-wrapper = TemporalAgent(make_agent(), activity_config=_CONFIG)
 capability = make_agent(capabilities=[TemporalDurability(activity_config=_CONFIG)])
-wrapper_on_queues = TemporalAgent(make_agent(), **_QUEUES)
 capability_on_queues = make_agent(capabilities=[TemporalDurability(**_QUEUES)])
-wrapper_with_approval = TemporalAgent(make_agent_for_approval(), activity_config=_CONFIG)
 capability_with_approval = make_agent_for_approval(capabilities=[TemporalDurability(activity_config=_CONFIG)])
-
-
-@workflow.defn
-class WrapperWorkflow:
-    @workflow.run
-    async def run(self) -> str:
-        return (await wrapper.run('Go')).output
 
 
 @workflow.defn
@@ -42,13 +32,6 @@ class CapabilityWorkflow:
     @workflow.run
     async def run(self) -> str:
         return (await capability.run('Go')).output
-
-
-@workflow.defn
-class WrapperOnQueuesWorkflow:
-    @workflow.run
-    async def run(self) -> str:
-        return (await wrapper_on_queues.run('Go')).output
 
 
 @workflow.defn
@@ -72,17 +55,6 @@ class _WithApproval:
 
 
 @workflow.defn
-class WrapperWithApprovalWorkflow(_WithApproval):
-    @workflow.signal
-    def approve(self) -> None:
-        self.approved = True
-
-    @workflow.run
-    async def run(self) -> str:
-        return await self.run_twice(wrapper_with_approval)
-
-
-@workflow.defn
 class CapabilityWithApprovalWorkflow(_WithApproval):
     @workflow.signal
     def approve(self) -> None:
@@ -94,11 +66,8 @@ class CapabilityWithApprovalWorkflow(_WithApproval):
 
 
 WORKFLOWS: dict[str, tuple[Any, Any]] = {
-    'wrapper': (WrapperWorkflow, wrapper),
     'capability': (CapabilityWorkflow, capability),
-    'wrapper on queues': (WrapperOnQueuesWorkflow, wrapper_on_queues),
     'capability on queues': (CapabilityOnQueuesWorkflow, capability_on_queues),
-    'wrapper with approval': (WrapperWithApprovalWorkflow, wrapper_with_approval),
     'capability with approval': (CapabilityWithApprovalWorkflow, capability_with_approval),
 }
 

@@ -25,11 +25,12 @@ from .killing import (
     working,
 )
 
-pytestmark = pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE)
+with_capability = pytest.mark.parametrize('way', ['capability'])
 
 HISTORIES = Path(__file__).with_name('histories')
 
 
+@with_capability
 @pytest.mark.anyio
 async def test_b38_run_on_temporal_goes_on_when_its_worker_is_killed(
     way: str, temporal: Any, tmp_path: Path, kills: int
@@ -41,6 +42,7 @@ async def test_b38_run_on_temporal_goes_on_when_its_worker_is_killed(
     await replay(f'durable_workflow:{way}', history.to_json(), tmp_path)
 
 
+@with_capability
 @pytest.mark.anyio
 async def test_b38_state_goes_from_one_task_queue_of_temporal_to_another(way: str, temporal: Any, tmp_path: Path):
     """The worker on one queue calls the desk's tools, and that on the other calls all else and lists what there is."""
@@ -61,6 +63,7 @@ async def test_b38_state_goes_from_one_task_queue_of_temporal_to_another(way: st
     await replay(f'durable_workflow:{way}', history.to_json(), tmp_path)
 
 
+@with_capability
 @pytest.mark.anyio
 async def test_b38_approval_comes_between_two_runs_on_temporal(way: str, temporal: Any, tmp_path: Path):
     """The worker of the first run is killed, and another one is there when somebody has approved."""
@@ -84,11 +87,13 @@ async def start(client: Any, way: str) -> Any:
     return await client.start_workflow(f'{name}Workflow', id=uuid.uuid4().hex, task_queue=QUEUE)
 
 
+@pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE)
 @pytest.mark.anyio
 async def test_b38_history_of_the_base_is_replayed(way: str, tmp_path: Path):
     await replay(f'plain_workflow:{way}', (HISTORIES / f'{way}.json').read_text(), tmp_path)
 
 
+@pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE)
 @pytest.mark.anyio
 @pytest.mark.usefixtures('dbos')
 async def test_b38_steps_of_dbos_without_state_are_those_of_the_base(way: str):
@@ -105,10 +110,12 @@ async def replay(what: str, history: str, folder: Path) -> None:
     assert await done.wait() == 0
 
 
+@with_capability
 def test_b38_run_on_dbos_goes_on_when_its_process_is_killed(way: str, database: str, tmp_path: Path, kills: int):
     run_with_kills(starting('dbos', way), 'dbos', database, tmp_path, kills, soon_after_calls(seed=1))
 
 
+@with_capability
 @pytest.mark.usefixtures('prefect')
 def test_b38_run_on_prefect_goes_on_when_its_process_is_killed(way: str, tmp_path: Path, kills: int):
     run_with_kills(starting('prefect', way), 'prefect', '', tmp_path, kills, soon_after_calls(seed=1))
