@@ -16,7 +16,6 @@ from pydantic_ai.toolsets import (
     RenamedToolset,
     ToolsetTool,
     WrapperToolset,
-    describe_lifecycle,
 )
 from typing_extensions import Self
 
@@ -164,9 +163,12 @@ def known_tools(toolset: AbstractToolset[Any]) -> tuple[Schemas, bool]:
     return {}, False
 
 
+_SHARED = type(FunctionToolset[Any]().shared())
+
+
 def is_shared(toolset: AbstractToolset[Any]) -> bool:
     """Whether it is what `toolset.shared()` returns."""
-    return describe_lifecycle(toolset).toolsets[0].policy == 'live'
+    return isinstance(toolset, _SHARED)
 
 
 def parts(toolset: AbstractToolset[Any]) -> Iterator[AbstractToolset[Any]]:
