@@ -158,7 +158,12 @@ def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return Program(EXAMPLES[request.param], monkeypatch)
 
 
-each_program = pytest.mark.parametrize('program', [name for name in EXAMPLES if name not in NO_PROGRAM], indirect=True)
+# It describes a toolset that shares its state, of which its runs warn
+_WARNED = pytest.mark.filterwarnings('ignore::pydantic_ai.exceptions.ToolsetStateWarning')
+_PROGRAMS = [
+    pytest.param(name, marks=_WARNED if name == 'describe_lifecycle' else ()) for name in EXAMPLES if name not in NO_PROGRAM
+]
+each_program = pytest.mark.parametrize('program', _PROGRAMS, indirect=True)
 
 
 @each_program

@@ -859,10 +859,9 @@ class Contract:
             assert known, f'{run} did {happened.kind} {happened.toolset.name}, which is not its own'
         times = Counter(id(happened.toolset) for happened in events if happened.kind == 'enter')
         for owned in works.owned:
-            # A server that was handed over, too, is borrowed
-            is_open = owned in [*works.borrowed, *shared] or (
-                type(owned) is Server and self.world.runs[run].handed is not None
-            )
+            # A server that was handed over, to this run or one around it, is borrowed
+            handed = any(self.world.runs[each].handed is not None for each in (run, *enclosing(run)))
+            is_open = owned in [*works.borrowed, *shared] or (type(owned) is Server and handed)
             if self.has_begun(run) and not is_open:
                 assert times[id(owned)] >= 1, f'{run} has not entered {owned.name}'
             if owned.stateful:

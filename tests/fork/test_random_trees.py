@@ -283,6 +283,8 @@ class World:
     """For a toolset that a factory has made, by `id`, a number for that call of the factory."""
     kept: list[Any] = field(default_factory=list[Any])
     """Keeps these alive, so that no other object gets the `id`."""
+    has_aliases: bool = False
+    """Whether a toolset stands in several places, in each of which a factory inside of it is called (B7)."""
 
     def build(self, tree: Tree, factory: int | None = None, ctx: RunContext[Any] | None = None) -> AbstractToolset[Any]:
         """Make the toolsets of a tree, for the agent or in a call of a factory, which has a context if it takes that."""
@@ -292,6 +294,7 @@ class World:
             case Alias(back):
                 if factory is not None or not self.places:
                     return self.build(Leaf('server'), factory)
+                self.has_aliases = True
                 return self.places[-back % len(self.places)].prefixed(f'p{next(self.numbers)}')
             case Leaf('external'):
                 toolset = ExternalToolset[Any](
@@ -388,9 +391,7 @@ class World:
         def make(ctx: RunContext[Any]) -> AbstractToolset[Any] | None:
             assert RUN.get() != AGENT, '`async with agent` called a factory'
             before = returned[RUN.get()]
-            # Where it stands twice, the second place may call it again when the first has failed or was cancelled, until that ends it.
-            failed = any(happened.run == RUN.get() for happened in self.journal.of('fault', 'cancel'))
-            if made_by is None and tree.called != 'at each step' and not failed:
+            if made_by is None and tree.called != 'at each step' and not self.has_aliases:
                 assert not before, f'a factory was called twice in a run, though it is called {tree.called}'
             result = tree.results[len(before) % len(tree.results)]
             if result == 'again':

@@ -14,9 +14,7 @@ from temporalio import workflow
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 from typing_extensions import Self
 
-from ..line import WAYS_TO_MAKE_DURABLE
-
-pytestmark = [pytest.mark.anyio, pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE)]
+pytestmark = pytest.mark.anyio
 
 
 class Notes(FunctionToolset[Any]):
@@ -47,7 +45,7 @@ class Notes(FunctionToolset[Any]):
         return ' '.join(self.kept)
 
 
-def make(way: str, name: str, toolsets: list[Any], *steps: list[ToolCallPart]) -> Any:
+def make(name: str, toolsets: list[Any], *steps: list[ToolCallPart]) -> Any:
     """Make an agent for Temporal that makes these calls, and then says what the last one returned."""
 
     def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -56,8 +54,6 @@ def make(way: str, name: str, toolsets: list[Any], *steps: list[ToolCallPart]) -
             return ModelResponse(parts=steps[step])
         return ModelResponse(parts=[TextPart(str(cast(Any, messages[-1].parts[-1]).content))])
 
-    if way == 'wrapper':
-        return engine.TemporalAgent(Agent(FunctionModel(respond), name=name, toolsets=toolsets))
     options: Any = {'capabilities': [cast(Any, engine).TemporalDurability()]}
     return Agent(FunctionModel(respond), name=name, toolsets=toolsets, **options)
 
@@ -71,31 +67,30 @@ class Parent:
     """Runs an agent whose tool runs another one."""
 
     @workflow.run
-    async def run(self, way: str) -> str:
-        return (await agents[way][0].run('Go')).output
+    async def run(self) -> str:
+        return (await agents[0].run('Go')).output
 
 
-def family(way: str) -> tuple[Any, Any]:
+def family() -> tuple[Any, Any]:
     """Make an agent, and one that its tool runs in the workflow itself."""
     notes = Notes()
-    child = make(way, f'{way}_child', [notes], keep('c'), keep('d'))
+    child = make('child', [notes], keep('c'), keep('d'))
 
     async def delegate() -> str:
         return (await child.run('Go')).output
 
     in_workflow: Any = Tool(delegate, metadata={'temporal': False})
     toolsets = [notes.renamed({}), FunctionToolset[Any]([in_workflow], id='delegation')]
-    return make(way, f'{way}_parent', toolsets, keep('a'), keep('b'), [ToolCallPart('delegate', {})]), child
+    return make('parent', toolsets, keep('a'), keep('b'), [ToolCallPart('delegate', {})]), child
 
 
-agents: dict[str, tuple[Any, Any]] = {}
+agents = family()
 
 
-async def test_b38_snapshot_for_a_sub_agent_has_the_state_of_the_parents_calls(way: str, temporal: Any):
-    agents[way] = family(way)
-    plugins: Any = [engine.AgentPlugin(agent) for agent in agents[way]]
+async def test_b38_snapshot_for_a_sub_agent_has_the_state_of_the_parents_calls(temporal: Any):
+    plugins: Any = [engine.AgentPlugin(agent) for agent in agents]
     worker: Any = {'workflows': [Parent], 'plugins': plugins, 'workflow_runner': UnsandboxedWorkflowRunner()}
-    handle = await temporal.start_workflow(Parent.run, way, id=uuid.uuid4().hex, task_queue='snapshots')
+    handle = await temporal.start_workflow(Parent.run, id=uuid.uuid4().hex, task_queue='snapshots')
     async with Worker(temporal, task_queue='snapshots', **worker):
         assert await handle.result() == 'a b c d'
 
