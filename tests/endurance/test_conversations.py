@@ -18,7 +18,8 @@ from typing_extensions import Self
 from ..fork.toolsets import RUN
 from .leaks import held, kept
 
-pytestmark = pytest.mark.anyio
+# Some chats are cancelled before their first run
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings('ignore:No agent run has worked')]
 
 LIVE = 50
 """How many chats go on at once."""

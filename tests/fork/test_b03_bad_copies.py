@@ -38,16 +38,6 @@ class ReturnsItself(Session):
         return self
 
 
-class ReturnsItselfInWrapper(Session):
-    def copy(self) -> Any:
-        return self.filtered(lambda ctx, tool: True)
-
-
-class ReturnsItselfInCombination(Session):
-    def copy(self) -> Any:
-        return CombinedToolset([Server('another', self.journal), self.prefixed('x')])
-
-
 class ReturnsCoroutine(Session):
     async def copy(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         return type(self)('faulty', self.journal)
@@ -81,8 +71,6 @@ MAKERS: dict[str, Callable[[Journal], AbstractToolset[Any]]] = {
     'text': lambda journal: ReturnsText('faulty', journal),
     'class': lambda journal: ReturnsClass('faulty', journal),
     'itself': lambda journal: ReturnsItself('faulty', journal),
-    'itself in a wrapper': lambda journal: ReturnsItselfInWrapper('faulty', journal),
-    'itself in a combination': lambda journal: ReturnsItselfInCombination('faulty', journal),
     'coroutine': lambda journal: ReturnsCoroutine('faulty', journal),
     'wrapper returns itself': lambda journal: WrapperReturnsItself(Server('faulty', journal)),
     'wrapper of stateful returns itself': lambda journal: WrapperReturnsItself(Session('faulty', journal)),

@@ -143,7 +143,6 @@ async def test_b22_may_change_what_it_gets():
     def answer(requests: DeferredToolRequests) -> None:
         requests.approvals.clear()
         requests.calls.clear()
-        requests.metadata.clear()
 
     agent = agent_of(Tools(), ALL, output_type=OUTPUTS)
     expected = await run(agent)

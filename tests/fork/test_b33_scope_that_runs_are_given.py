@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import nullcontext
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent, FunctionToolset, RunContext, UserError
 from pydantic_ai.agent import WrapperAgent
-from pydantic_ai.toolsets import CombinedToolset, FilteredToolset, ToolsetScope
+from pydantic_ai.toolsets import CombinedToolset, FilteredToolset, ToolsetScope, ToolsetScopePool, ToolsetStateWarning
 
 from .delegation import Notes, called, calling, delegating, entries_and_exits, forked, fresh, never
 from .line import WRAPPERS
@@ -363,3 +364,52 @@ async def test_b10_what_a_wrapper_reads_from_its_inside_is_there_in_a_scope():
     async with ToolsetScope(notes) as chat:
         await run_as('run', agent, toolsets=[chat])
     assert audit_seen == [(['run'], notes)]
+
+
+# A scope that nothing used
+
+
+@pytest.mark.parametrize('pooled', [False, True])
+@pytest.mark.parametrize('mistake', ['another instance', 'an agent without it', 'not given', 'no run'])
+async def test_b33_toolset_that_no_run_has_worked_with_is_warned_about_once(mistake: str, pooled: bool):
+    session = Session('t', Journal())
+    given = {'another instance': [Session('t', Journal())], 'an agent without it': []}.get(mistake, [session])
+    agent = calling(['t'] if given else [], toolsets=given)
+    chats = ToolsetScopePool(session)
+
+    async def talk() -> None:
+        async with chats('Ada') if pooled else ToolsetScope(session, name='Ada') as chat:
+            if mistake != 'no run':
+                await run_as('run', agent, toolsets=[] if mistake == 'not given' else [chat])
+        await chats.aclose()
+
+    with pytest.warns(ToolsetStateWarning) as caught:
+        await talk()
+    (message,) = {str(warning.message) for warning in caught}
+    for part in (session.label, "scope 'Ada'", 'by identity', 'the instances that the agent was given'):
+        assert part in message
+    assert len(caught) == 1
+
+
+async def test_b33_toolset_that_a_run_or_its_sub_agent_has_worked_with_is_not_warned_about():
+    session, inner = Session('t', Journal()), Session('i', Journal())
+    child = calling(['i'], toolsets=[inner.prefixed('x')])
+    with warnings.catch_warnings():
+        warnings.simplefilter('error', ToolsetStateWarning)
+        async with ToolsetScope(session, inner) as chat:
+            tools = [session, inner, delegating(child)]
+            await run_as('parent', calling(['t'], ['delegate'], toolsets=tools), toolsets=[chat])
+        with pytest.raises(RuntimeError, match='before any run'):
+            async with ToolsetScope(session):
+                raise RuntimeError('before any run')
+
+
+async def test_b33_warning_names_what_was_not_used_and_nothing_else():
+    one, two, three = (Session(name, Journal()) for name in ('one', 'two', 'three'))
+    with pytest.warns(ToolsetStateWarning) as caught:
+        async with ToolsetScope(one, CombinedToolset([two]), three) as chat:
+            await run_as('run', calling(['two'], toolsets=[two]), toolsets=[chat])
+    (message,) = {str(warning.message) for warning in caught}
+    assert one.label in message
+    assert three.label in message
+    assert two.label not in message

@@ -9,6 +9,7 @@ import random
 import weakref
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -64,7 +65,7 @@ async def test_b37_a_run_that_is_given_the_pool_or_what_opens_its_scope_is_told_
     async with ToolsetScopePool(session) as chats:
         for given, told in (
             (chats, r'Use `async with pool\(key\) as chat:` and pass `chat`'),
-            (chats('Ada'), 'Pass what `async with` gives for it'),
+            (chats('Ada'), 'Pass a toolset, a toolset class'),
         ):
             with pytest.raises(UserError, match=told):
                 await run_as('run', agent, method, toolsets=[given])
@@ -195,11 +196,12 @@ async def test_b37_end_of_a_key_cancels_its_stream_and_not_who_reads_that():
     assert len(journal.of('tidy')) == len(journal.of('exit')) == 2
 
 
-async def test_b37_idle_and_least_recently_used_are_ended_but_none_in_use():
+@pytest.mark.parametrize('idle_timeout', [0.05, timedelta(milliseconds=50)])
+async def test_b37_idle_and_least_recently_used_are_ended_but_none_in_use(idle_timeout: float | timedelta):
     journal = Journal()
     session = Session('t', journal)
     agent = calling(['t'], toolsets=[session])
-    chats = ToolsetScopePool(session, limit=2, idle_timeout=0.05)
+    chats = ToolsetScopePool(session, limit=2, idle_timeout=idle_timeout)
     async with chats('held') as held:
         await run_as('held', agent, toolsets=[held])
         for key in 'abc':
@@ -287,8 +289,12 @@ async def test_b37_what_a_pool_cannot_keep_is_refused():
         with pytest.raises(UserError) as caught:
             ToolsetScopePool(kept, wrong)  # pyright: ignore[reportArgumentType]
         assert said in str(caught.value)
-    with pytest.raises(UserError, match='limit'):
-        ToolsetScopePool(kept, limit=0)
+    for limit in (0, -1):
+        with pytest.raises(UserError, match=r'^`limit` must be positive'):
+            ToolsetScopePool(kept, limit=limit)
+    for idle_timeout in (0, -1, -0.5, timedelta(0), timedelta(seconds=-1), float('nan')):
+        with pytest.raises(UserError, match=r'^`idle_timeout` must be positive'):
+            ToolsetScopePool(kept, idle_timeout=idle_timeout)
 
 
 @pytest.mark.parametrize('used_before', [False, True])
@@ -357,6 +363,100 @@ async def test_b37_session_that_died_is_started_anew_by_the_end_of_its_key():
 
 
 # Faults of the pools before
+
+
+async def test_b37_worker_goes_on_when_the_chat_that_it_serves_is_ended():
+    """Its task is never cancelled, and is as good as new for the runs of all other chats."""
+    journal = Journal()
+    session = TidiesUp('t', journal)
+    slow, quick = calling(['t'], toolsets=[session]), calling(toolsets=[session])
+    queue, failed, served = asyncio.Queue[str](), list[str](), list[str]()
+
+    async def work() -> None:
+        while True:
+            key = await queue.get()
+            try:
+                async with chats(key) as chat:
+                    await (slow if key == 'slow' else quick).run('go', toolsets=[chat])
+                    served.append(key)
+            except Exception as error:  # noqa: BLE001 (that is what such workers do)
+                failed.append(type(error).__name__)
+
+    chats = ToolsetScopePool(session)
+    worker = asyncio.create_task(work())
+    for number in range(1, 4):
+        await queue.put('slow')
+        await until(lambda: len(journal.of('call')) == number)  # noqa: B023
+        await chats.end('slow')
+        await queue.put('Ada')
+        await until(lambda: len(served) == number)  # noqa: B023
+    assert worker.cancelling() == 0
+    await queue.put('slow')
+    await until(lambda: len(journal.of('call')) == 4)
+    await chats.aclose()
+    await until(lambda: len(failed) == 4)
+    assert failed == ['RunCancelled'] * 4
+    assert not worker.done()
+    worker.cancel()
+    await asyncio.wait([worker])
+    assert len(journal.of('tidy')) == 4
+
+
+async def test_b37_exit_that_hangs_is_waited_for_by_the_same_key_only():
+    class Hanging(Session):
+        async def __aexit__(self, *args: object) -> bool | None:
+            await go.wait()
+            return await super().__aexit__(*args)
+
+    go, journal = asyncio.Event(), Journal()
+    hanging = Hanging('t', journal)
+    agent = calling(['t'], toolsets=[hanging])
+
+    async def request(key: str) -> list[str]:
+        async with chats(key) as chat:
+            await run_as(key, agent, toolsets=[chat])
+            return list(chat.instance_of(hanging).values)
+
+    chats = ToolsetScopePool(hanging, limit=1)
+    await request('Ada')
+    for key in ('Bob', 'Eve', 'Bob2'):
+        assert await request(key) == [key]
+    again = asyncio.ensure_future(request('Ada'))
+    end = asyncio.ensure_future(chats.end('Bob'))
+    assert await request('Zoe') == ['Zoe']
+    assert not again.done()
+    assert not end.done()
+    assert journal.names('exit') == []
+    go.set()
+    assert await again == ['Ada']
+    await end
+    await chats.aclose()
+    assert len(journal.of('enter')) == len(journal.of('exit')) == 6
+
+
+async def test_b37_abandoned_generators_leave_no_complaint_of_the_event_loop():
+    session = Session('t', Journal())
+    agent = calling(['t'], toolsets=[session])
+    complaints: list[Any] = []
+
+    async def stream(key: int) -> AsyncGenerator[None, None]:
+        async with chats(key) as chat, stream_events(agent, 'go', toolsets=[chat]) as events:
+            async for _ in events:
+                yield
+
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+    async with ToolsetScopePool(session) as chats:
+        for key in range(100):
+            left = stream(key % 7)
+            for _ in range(key % 5 + 1):
+                await anext(left, None)
+            del left
+            if key % 2:
+                gc.collect()
+                await asyncio.sleep(0)
+            for _ in range(200):
+                await asyncio.sleep(0)
+    assert complaints == []
 
 
 async def test_b37_caller_who_is_cancelled_as_he_is_served_cancels_nobody_else():

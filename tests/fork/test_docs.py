@@ -35,6 +35,8 @@ BLOCK = re.compile(
 NO_PROGRAM = {
     'wrapper_convention': 'two methods of a class',
     'durable_toolset': 'imports a shop that is made up',
+    'notes_server': 'is an MCP server',
+    'toolset_scope_mcp': 'starts MCP servers; `servers/test_b37_mcp_sessions.py` runs it',
     'headers': 'asks an MCP server; `servers/test_docs_headers.py` has one',
     'chat_over_vercel': 'needs a client; `servers/test_b22_ui_adapters.py` has one',
     'server': 'needs FastAPI; `examples/test_docs_server.py` asks it',

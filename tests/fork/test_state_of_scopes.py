@@ -256,12 +256,22 @@ async def test_what_is_no_state_is_refused(state: Any) -> None:
 async def test_state_that_is_not_json_is_refused_with_the_name_of_the_toolset() -> None:
     class Bad(Saved):
         async def export_state(self) -> Any:
-            return {1, 2}
+            return self.values
 
     session = Bad('t', Journal())
+    bad: Any
     async with ToolsetScope(session) as scope:
-        with pytest.raises(UserError, match="'t'"):
-            await scope.export()
+        for bad, place in (
+            ({1, 2}, ''),
+            ({'tasks': [{}, {'due': (1, 2)}]}, r" at \['tasks'\]\[1\]\['due'\]"),
+            ([{'a': {1: 2}}], r" at \[0\]\['a'\]\[1\]"),
+            ([0.0, float('nan')], r' at \[1\]'),
+            ('\ud800', ''),
+        ):
+            scope.instance_of(session).values = bad
+            with pytest.raises(UserError, match=f"^The state of Bad 't' is not JSON{place}: "):
+                await scope.export()
+        scope.instance_of(session).values = []
         await run_as('run', calling(['t'], toolsets=[session]), toolsets=[scope])
 
 
@@ -304,3 +314,24 @@ async def test_pool_opens_a_key_with_a_state_and_goes_on_without() -> None:
         await chats.end('Ada')
         async with chats('Ada', state=exported) as chat:
             assert await chat.export() == exported
+
+
+async def test_state_that_does_not_fit_is_refused_while_the_key_is_open() -> None:
+    session = Saved('t', Journal())
+    async with ToolsetScopePool(session) as chats, chats('Ada'):
+        for wrong in ({}, 'x', {'version': 2, 'toolsets': {}}, {'version': 1, 'toolsets': {'gone': 1}}):
+            with pytest.raises(UserError):
+                async with chats('Ada', state=wrong):  # pyright: ignore[reportArgumentType]
+                    pytest.fail('The block was entered')
+        assert chats.keys == ['Ada']
+
+
+async def test_export_state_that_is_not_async_is_refused_with_the_name_of_the_toolset() -> None:
+    class NotAsync(Saved):
+        def export_state(self) -> Any:
+            return self.values
+
+    async with ToolsetScope(NotAsync('t', Journal()), name='chat') as scope:
+        with pytest.raises(UserError, match=r"^`export_state\(\)` of NotAsync 't' is not async"):
+            await scope.export()
+        assert repr(scope) == "ToolsetScope(name='chat')"

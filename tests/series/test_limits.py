@@ -42,8 +42,8 @@ LOCKS = {
     'toolsets/_lifecycle/run.py': r'self\.locks\.setdefault\(id\(original\), Lock\(\)\)',
     # Of an instance, which has one owner
     'toolsets/_lifecycle/stand_in.py': r'^lock: Lock = field\(default_factory=Lock',
-    # Of a scope, which is opened once and refuses other event loops. A pool has one for each key, and none for itself
-    'toolsets/scope.py': r'^self\.\w+(, self\.\w+)? = (asyncio\.Event\(\), )?asyncio\.Event\(\)$',
+    # Of a scope, which is opened once. A pool has one for each key, and none for itself
+    'toolsets/scope.py': r'^self\.\w+(, self\.\w+)? = (asyncio\.Future\[None\]\(\), )?asyncio\.Event\(\)$',
     # Of what a run works with
     'durable_exec/_toolset_state.py': r'^return anyio\.Lock\(\)$',
 }

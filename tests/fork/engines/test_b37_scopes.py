@@ -14,7 +14,7 @@ from pydantic_ai.toolsets import ToolsetScope, ToolsetScopePool
 from ..toolsets import Journal, Session, run_as, scripted
 from .agents import for_dbos, for_prefect
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings('ignore:No agent run has worked')]
 
 
 def durable(engine: str, name: str, toolsets: list[Any]) -> Any:

@@ -17,25 +17,28 @@ from pydantic_ai import AbstractToolset, Agent, RunContext, ToolsetTool
 from pydantic_ai.toolsets import ToolsetScopePool
 from typing_extensions import Self
 
+from ..test_docs import EXAMPLES
 from ..toolsets import scripted, tool_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings('ignore::DeprecationWarning')]
 
-SERVER = """
-import os
-
+IMPORT = """
 try:
-    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver import MCPServer as FastMCP
 except ModuleNotFoundError:  # before 2.0
-    from mcp.server.fastmcp import FastMCP as MCPServer
+    from mcp.server.fastmcp import FastMCP
+"""
 
-server = MCPServer('notes')
+SERVER = f"""
+import os
+{IMPORT}
+server = FastMCP('notes')
 notes = []
 
 @server.tool()
 def remember(value: str) -> str:
     notes.append(value)
-    return f'{os.getpid()} {len(notes)}'
+    return f'{{os.getpid()}} {{len(notes)}}'
 
 server.run()
 """
@@ -115,3 +118,16 @@ async def test_b37_mcp_session_of_a_chat_whose_server_dies_is_started_anew_by_th
         assert again[0] not in (ada[0], bob[0])
         assert again[1] == 1
         assert await request('Bob') == (bob[0], 3)
+
+
+async def test_b37_example_of_an_mcp_server_for_each_chat_prints_what_the_page_says(tmp_path: Path):
+    (tmp_path / 'toolset_scope_mcp.py').write_text(EXAMPLES['toolset_scope_mcp'].code, 'utf-8')
+    # The same server without `fastmcp`, of which only the client is installed here
+    server = EXAMPLES['notes_server'].code.replace('from fastmcp import FastMCP', IMPORT)
+    server = server.replace('@server.tool', '@server.tool()').replace('show_banner=False', '')
+    (tmp_path / 'notes_server.py').write_text(server, 'utf-8')
+    command = [sys.executable, str(tmp_path / 'toolset_scope_mcp.py')]
+    process = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, stdout=asyncio.subprocess.PIPE)
+    printed, _ = await process.communicate()
+    assert process.returncode == 0
+    assert printed.decode().splitlines() == EXAMPLES['toolset_scope_mcp'].prints
