@@ -145,7 +145,7 @@ async def test_b41_b02_what_cannot_be_copied_is_refused(given_to: str, place: st
         stateful = True
 
     capabilities = PLACES[place](WithoutCopy())
-    with pytest.raises(UserError, match=r"^WithoutCopy is stateful, but does not implement `copy\(\)`"):
+    with pytest.raises(UserError, match=r'^WithoutCopy is stateful, but does not implement `copy\(\)`'):
         if given_to == 'agent':
             agent_with(capabilities=capabilities)
         else:

@@ -163,7 +163,9 @@ def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 # It describes a toolset that shares its state, of which its runs warn
 _WARNED = pytest.mark.filterwarnings('ignore::pydantic_ai.exceptions.ToolsetStateWarning')
 _PROGRAMS = [
-    pytest.param(name, marks=_WARNED if name == 'describe_lifecycle' else ()) for name in EXAMPLES if name not in NO_PROGRAM
+    pytest.param(name, marks=_WARNED if name == 'describe_lifecycle' else ())
+    for name in EXAMPLES
+    if name not in NO_PROGRAM
 ]
 each_program = pytest.mark.parametrize('program', _PROGRAMS, indirect=True)
 
