@@ -47,8 +47,6 @@ class Notes(FunctionToolset[Any]):
         return ' '.join(self.kept)
 
 
-<<<<<<< ours
-=======
 class Effects(Notes):
     """Lends itself, and has a tool that runs an agent in the workflow itself. What it has done is counted."""
 
@@ -71,7 +69,6 @@ class Effects(Notes):
         return (await self.child.run('Go')).output
 
 
->>>>>>> theirs
 def make(name: str, toolsets: list[Any], *steps: list[ToolCallPart]) -> Any:
     """Make an agent for Temporal that makes these calls, and then says what the last one returned."""
 
@@ -94,23 +91,12 @@ class Parent:
     """Runs an agent whose tool runs another one."""
 
     @workflow.run
-<<<<<<< ours
-    async def run(self) -> str:
-        return (await agents[0].run('Go')).output
-=======
     async def run(self, what: str) -> str:
         return (await agents[what][0].run('Go')).output
 
->>>>>>> theirs
 
 DELEGATE = [ToolCallPart('delegate', {})]
 
-<<<<<<< ours
-def family() -> tuple[Any, Any]:
-    """Make an agent, and one that its tool runs in the workflow itself."""
-    notes = Notes()
-    child = make('child', [notes], keep('c'), keep('d'))
-=======
 agents: dict[str, tuple[Any, Any]] = {}
 
 
@@ -118,27 +104,12 @@ def snapshots() -> tuple[Any, Any]:
     """Make an agent, and one that its tool runs in the workflow itself."""
     notes = Notes()
     child = make('snapshots_child', [notes], keep('c'), keep('d'))
->>>>>>> theirs
 
     async def delegate() -> str:
         return (await child.run('Go')).output
 
     in_workflow: Any = Tool(delegate, metadata={'temporal': False})
     toolsets = [notes.renamed({}), FunctionToolset[Any]([in_workflow], id='delegation')]
-<<<<<<< ours
-    return make('parent', toolsets, keep('a'), keep('b'), [ToolCallPart('delegate', {})]), child
-
-
-agents = family()
-
-
-async def test_b38_snapshot_for_a_sub_agent_has_the_state_of_the_parents_calls(temporal: Any):
-    plugins: Any = [engine.AgentPlugin(agent) for agent in agents]
-    worker: Any = {'workflows': [Parent], 'plugins': plugins, 'workflow_runner': UnsandboxedWorkflowRunner()}
-    handle = await temporal.start_workflow(Parent.run, id=uuid.uuid4().hex, task_queue='snapshots')
-    async with Worker(temporal, task_queue='snapshots', **worker):
-        assert await handle.result() == 'a b c d'
-=======
     return make('snapshots', toolsets, keep('a'), keep('b'), DELEGATE), child
 
 
@@ -170,7 +141,6 @@ async def run_and_replay(what: str, family: tuple[Any, Any], temporal: Any) -> s
     handle = await temporal.start_workflow(Parent.run, what, id=uuid.uuid4().hex, task_queue=what)
     async with Worker(temporal, task_queue=what, max_cached_workflows=0, **worker):
         result = await handle.result()
->>>>>>> theirs
 
     replayer = Replayer(**worker | {'plugins': [engine.PydanticAIPlugin(), *plugins]})
     await replayer.replay_workflow(await handle.fetch_history())
