@@ -21,7 +21,7 @@ from typing_extensions import Self
 from ..fork.approvals import OUTPUTS, Tools, answer_all, calling
 from ..fork.delegation import Notes
 from ..fork.factories import AT_EACH_STEP, FUNCTIONS
-from ..fork.test_b12_what_is_no_factory import ITEMS, RESULTS
+from ..fork.test_b12_what_is_no_factory import RESULTS, VALUES
 from ..fork.test_b26_bad_results import RESULTS as BAD_RESULTS
 from ..fork.toolsets import RUN, HandWritten, Journal, Server, Session, run_as, scripted
 
@@ -319,9 +319,9 @@ async def test_hostile_factory_ends_its_run_only(does: Does, expected: Expected,
     await check(figures('Hostile factories'), journal, agent, expected)
 
 
-@pytest.mark.parametrize('item', ITEMS)
+@pytest.mark.parametrize('item', VALUES)
 async def test_what_is_no_factory_is_refused_and_the_agent_works_on(item: str, figures: Figures) -> None:
-    bad, parts = ITEMS[item]()
+    bad, parts = VALUES[item](), [f"'{item}'"]
     journal = Journal()
     agent = Agent(scripted(['first']), toolsets=[Session('first', journal), Server('last', journal)])
     expected = UserError, ['toolsets[1]', *parts]

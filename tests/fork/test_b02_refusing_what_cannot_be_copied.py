@@ -342,7 +342,10 @@ async def test_b02_toolset_without_copy_that_is_declared_stateful_after_the_agen
     assert (requests.count, journal.of('enter')) == (0, [])
 
 
-@pytest.mark.parametrize('holds', [lambda toolset: toolset, lambda toolset: [toolset]], ids=['it', 'a list of it'])
+HELD: dict[str, Callable[[Any], Any]] = {'it': lambda toolset: toolset, 'a list of it': lambda toolset: [toolset]}
+
+
+@pytest.mark.parametrize('holds', HELD.values(), ids=HELD)
 async def test_b02_toolset_that_holds_a_stateful_one_is_left_alone(holds: Callable[[Any], Any]):
     """Only what wrappers and combinations of upstream's have inside is looked into."""
 

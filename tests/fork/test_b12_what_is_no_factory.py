@@ -39,8 +39,6 @@ VALUES: dict[str, Callable[[], Any]] = {
 }
 """What can't be called, by the name of its type."""
 
-"""Toolset classes that can be made neither with nothing nor with the context, with what the message has to say about each."""
-
 
 @pytest.fixture(params=VALUES)
 def item(request: pytest.FixtureRequest) -> tuple[Any, list[str]]:

@@ -42,11 +42,18 @@ class Wrapper(WrapperCapability[Any]):
     pass
 
 
+def _function(capability: Any) -> Callable[[RunContext[Any]], Any]:
+    def make(ctx: RunContext[Any]) -> Any:
+        return capability
+
+    return make
+
+
 PLACES: dict[str, Callable[[Any], list[Any]]] = {
     'alone': lambda capability: [capability],
     'wrapped': lambda capability: [Wrapper(Wrapper(capability))],
     'combined': lambda capability: [CombinedCapability([CombinedCapability([capability])])],
-    'made by a function': lambda capability: [lambda ctx: capability],
+    'made by a function': lambda capability: [_function(capability)],
 }
 
 

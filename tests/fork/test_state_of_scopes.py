@@ -319,9 +319,10 @@ async def test_pool_opens_a_key_with_a_state_and_goes_on_without() -> None:
 async def test_state_that_does_not_fit_is_refused_while_the_key_is_open() -> None:
     session = Saved('t', Journal())
     async with ToolsetScopePool(session) as chats, chats('Ada'):
-        for wrong in ({}, 'x', {'version': 2, 'toolsets': {}}, {'version': 1, 'toolsets': {'gone': 1}}):
+        states: list[Any] = [{}, 'x', {'version': 2, 'toolsets': {}}, {'version': 1, 'toolsets': {'gone': 1}}]
+        for wrong in states:
             with pytest.raises(UserError):
-                async with chats('Ada', state=wrong):  # pyright: ignore[reportArgumentType]
+                async with chats('Ada', state=wrong):
                     pytest.fail('The block was entered')
         assert chats.keys == ['Ada']
 
