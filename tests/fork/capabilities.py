@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
 import pydantic_ai.capabilities
-from pydantic_ai import AbstractToolset, Agent
+from pydantic_ai import AbstractToolset, Agent, RunContext
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering, HandleDeferredToolCalls
+from typing_extensions import Self
 
 
 def contributing(toolset: Any) -> AbstractCapability[Any]:
@@ -71,3 +74,23 @@ async def realtime_session(agent: Agent[Any, Any], *tool_calls: str, **options: 
 
     async with agent.realtime(Model(), **options).session() as session:
         yield session
+
+
+@dataclass
+class Counting(AbstractCapability[Any]):
+    """Counts the tool calls of a run."""
+
+    log: list[Any] = field(default_factory=list[Any])
+    calls: int = field(default=0, init=False)
+
+    stateful = True
+    shared_attributes = frozenset({'log'})
+
+    def copy(self) -> Self:
+        return replace(self)
+
+    async def before_tool_execute(self, ctx: RunContext[Any], **options: Any) -> Any:
+        self.calls += 1
+        await asyncio.sleep(0)
+        self.log.append(self.calls)
+        return options['args']

@@ -11,8 +11,6 @@ from pydantic_ai import AbstractToolset, Agent, RunContext, ToolDefinition, Wrap
 WAYS_TO_MAKE_DURABLE = ('capability', 'wrapper')
 """How an agent is made for a durable engine: by a capability of the agent, or by an agent that wraps it."""
 
-"""Marks a test of a point of the contract that the series has yet to meet. It fails once the series does, and then goes."""
-
 ALONE_OR_WRAPPED: dict[str, Callable[[Any], Any]] = {
     'alone': lambda toolset: toolset,
     'wrapped': lambda toolset: toolset.renamed({}),

@@ -38,6 +38,13 @@ async def until(condition: Any) -> None:
     raise AssertionError('It never was')
 
 
+async def say_in(chats: ToolsetScopePool, key: str, agent: Any, session: Any) -> list[str]:
+    """Run an agent in the scope of a key, and return what the scope's copy of a session has then."""
+    async with chats(key) as chat:
+        await run_as(key, agent, toolsets=[chat])
+        return list(chat.instance_of(session).values)
+
+
 @methods
 async def test_b37_block_opens_or_continues_the_conversation_of_its_key(method: str):
     journal = Journal()
@@ -127,19 +134,14 @@ async def test_b37_end_of_a_key_lets_its_next_use_start_afresh():
     session = Session('t', journal)
     agent = calling(['t'], toolsets=[session])
 
-    async def request(key: str) -> list[str]:
-        async with chats(key) as chat:
-            await run_as(key, agent, toolsets=[chat])
-            return list(chat.instance_of(session).values)
-
     async with ToolsetScopePool(session) as chats:
         for key in ('Ada', 'Ada', 'Bob'):
-            await request(key)
+            await say_in(chats, key, agent, session)
         await chats.end('Ada')
         await chats.end('nobody')
         assert journal.lifecycle == ['+t', '+t', '-t']
-        assert await request('Ada') == ['Ada']
-        assert await request('Bob') == ['Bob', 'Bob']
+        assert await say_in(chats, 'Ada', agent, session) == ['Ada']
+        assert await say_in(chats, 'Bob', agent, session) == ['Bob', 'Bob']
         await chats.end('Ada')
         await chats.end('Ada')
     assert len(journal.of('enter')) == len(journal.of('exit')) == 3
@@ -412,18 +414,13 @@ async def test_b37_exit_that_hangs_is_waited_for_by_the_same_key_only():
     hanging = Hanging('t', journal)
     agent = calling(['t'], toolsets=[hanging])
 
-    async def request(key: str) -> list[str]:
-        async with chats(key) as chat:
-            await run_as(key, agent, toolsets=[chat])
-            return list(chat.instance_of(hanging).values)
-
     chats = ToolsetScopePool(hanging, limit=1)
-    await request('Ada')
+    await say_in(chats, 'Ada', agent, hanging)
     for key in ('Bob', 'Eve', 'Bob2'):
-        assert await request(key) == [key]
-    again = asyncio.ensure_future(request('Ada'))
+        assert await say_in(chats, key, agent, hanging) == [key]
+    again = asyncio.ensure_future(say_in(chats, 'Ada', agent, hanging))
     end = asyncio.ensure_future(chats.end('Bob'))
-    assert await request('Zoe') == ['Zoe']
+    assert await say_in(chats, 'Zoe', agent, hanging) == ['Zoe']
     assert not again.done()
     assert not end.done()
     assert journal.names('exit') == []

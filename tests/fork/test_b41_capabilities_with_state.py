@@ -4,38 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent, RunContext, UserError
 from pydantic_ai.capabilities import AbstractCapability, CombinedCapability, WrapperCapability
-from typing_extensions import Self
 
-from .capabilities import realtime_session
+from .capabilities import Counting, realtime_session
 from .toolsets import METHODS, Journal, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
-
-
-@dataclass
-class Counting(AbstractCapability[Any]):
-    """Counts the tool calls of a run."""
-
-    log: list[Any] = field(default_factory=list[Any])
-    calls: int = field(default=0, init=False)
-
-    stateful = True
-    shared_attributes = frozenset({'log'})
-
-    def copy(self) -> Self:
-        return replace(self)
-
-    async def before_tool_execute(self, ctx: RunContext[Any], **options: Any) -> Any:
-        self.calls += 1
-        await asyncio.sleep(0)
-        self.log.append(self.calls)
-        return options['args']
 
 
 class Wrapper(WrapperCapability[Any]):

@@ -363,7 +363,6 @@ class World(Faulty):
     given: dict[str, list[Wired]] = field(default_factory=dict[str, 'list[Wired]'])
     """The toolsets of each run that was started."""
     outcomes: dict[str, BaseException | None] = field(default_factory=dict[str, 'BaseException | None'])
-    """What had been raised before an outcome, when that was new."""
     """What each of them raised."""
     snapshots: dict[int, list[str]] = field(default_factory=dict[int, 'list[str]'])
     """The values that toolsets began with, by `id`."""

@@ -7,39 +7,20 @@ import uuid
 from typing import Any, cast
 
 import pytest
-from pydantic_ai import Agent, FunctionToolset
+from pydantic_ai import Agent
 from pydantic_ai.durable_exec import temporal as engine
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.toolsets import ToolsetScope
 from temporalio import workflow
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
-from typing_extensions import Self
+
+from .notes import Notes
 
 pytestmark = pytest.mark.anyio
 
 MESSAGES, EACH = 30, 10
 """How many messages there are, and after how many the workflow continues as a new one."""
-
-
-class Notes(FunctionToolset[Any]):
-    stateful = True
-
-    def __init__(self):
-        super().__init__([self.keep], id='notes')
-        self.kept: list[str] = []
-
-    def copy(self) -> Self:
-        return type(self)()
-
-    async def export_state(self) -> list[str]:
-        return self.kept
-
-    async def restore_state(self, state: Any) -> None:
-        self.kept = list(state)
-
-    async def keep(self, value: str) -> None:
-        self.kept.append(value)
 
 
 def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

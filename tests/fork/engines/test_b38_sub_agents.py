@@ -16,35 +16,18 @@ from temporalio.client import WorkflowFailureError
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 from typing_extensions import Self
 
+from .notes import Notes
+
 pytestmark = pytest.mark.anyio
 
 
-class Notes(FunctionToolset[Any]):
+class Snapshots(Notes):
     """Gives a sub-agent a snapshot."""
-
-    stateful = True
-
-    def __init__(self):
-        super().__init__([self.keep], id='notes')
-        self.kept: list[str] = []
-
-    def copy(self) -> Self:
-        return type(self)()
 
     def for_sub_agent(self, ctx: RunContext[Any]) -> Self:
         snapshot = self.copy()
         snapshot.kept = list(self.kept)
         return snapshot
-
-    async def export_state(self) -> list[str]:
-        return self.kept
-
-    async def restore_state(self, state: Any) -> None:
-        self.kept = list(state)
-
-    async def keep(self, value: str) -> str:
-        self.kept.append(value)
-        return ' '.join(self.kept)
 
 
 class Effects(Notes):
@@ -102,7 +85,7 @@ agents: dict[str, tuple[Any, Any]] = {}
 
 def snapshots() -> tuple[Any, Any]:
     """Make an agent, and one that its tool runs in the workflow itself."""
-    notes = Notes()
+    notes = Snapshots()
     child = make('snapshots_child', [notes], keep('c'), keep('d'))
 
     async def delegate() -> str:

@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from dbos import DBOS
 from prefect import flow
-from pydantic_ai import Agent, FunctionToolset, RunContext
-from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai import Agent, FunctionToolset
 from pydantic_ai.durable_exec.dbos import DBOSDurability
 from pydantic_ai.durable_exec.prefect import PrefectDurability
 from pydantic_ai.durable_exec.temporal import AgentPlugin, TemporalDurability
 from temporalio import workflow
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
-from typing_extensions import Self
 
+from ..capabilities import Counting
 from ..toolsets import scripted
 
 pytestmark = pytest.mark.anyio
-
-
-@dataclass
-class Counting(AbstractCapability[Any]):
-    """Counts the tool calls of a run."""
-
-    log: list[int] = field(default_factory=list[int])
-    calls: int = field(default=0, init=False)
-
-    stateful = True
-    shared_attributes = frozenset({'log'})
-
-    def copy(self) -> Self:
-        return replace(self)
-
-    async def before_tool_execute(self, ctx: RunContext[Any], **options: Any) -> Any:
-        self.calls += 1
-        self.log.append(self.calls)
-        return options['args']
 
 
 def add(value: str) -> str:
