@@ -20,7 +20,8 @@ _VARIABLES: dict[str, str] = dict.fromkeys(('MAKEFLAGS', 'ARGS', 'LINE', 'NAME',
 def plan_checks(lines: Sequence[Line]) -> list[Part]:
     """Plan what CI checks besides the tests, on forks that are built."""
     return [
-        *(_verify(line, newest=line == lines[-1]) for line in lines),
+        # By night, patch by patch
+        *(_command(150, 'make', 'verify', f'LINE={line.name}', 'ARGS=--together') for line in lines),
         *(_command(160, 'make', '--old-file=build', 'types', f'LINE={line.name}') for line in lines),
     ]
 
@@ -32,6 +33,7 @@ def plan_nightly(lines: Sequence[Line]) -> list[Part]:
         SeriesError: One of them isn't, or a project's settings are wrong.
     """
     return [
+        *(_command(1200, 'make', 'verify', f'LINE={line.name}') for line in lines),
         # It waits for package managers most of the time, beside which others run.
         _command(500, 'make', '--old-file=wheels', 'pinning'),
         *plan_downstream(find_projects(), lines),
@@ -39,11 +41,6 @@ def plan_nightly(lines: Sequence[Line]) -> list[Part]:
         # Where the tests are on the index
         *(_command(130, 'make', 'matrix', f'LINE={line.name}', 'ARGS=--slice') for line in lines if line.tests),
     ]
-
-
-def _verify(line: Line, *, newest: bool) -> Part:
-    """Plan to verify a series; patch by patch where pull requests are made of it."""
-    return _command(300, 'make', 'verify', f'LINE={line.name}', f'ARGS=--{"in-order" if newest else "together"}')
 
 
 def _command(seconds: int, *command: str) -> Part:

@@ -63,6 +63,7 @@ def test_demonstration_scenarios_print_results_only_and_no_warning(pythons: list
     assert states == [[State.LEAKS] * 4, [State.ISOLATED] * 4]
 
 
+@pytest.mark.slow
 def test_demonstration_model_that_does_not_do_as_asked_gets_no_verdict(
     line: Line, pythons: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +76,7 @@ def test_demonstration_model_that_does_not_do_as_asked_gets_no_verdict(
     assert 'A real model may not do as asked' in out
 
 
+@pytest.mark.slow
 def test_demonstration_model_without_its_package_is_refused(
     pythons: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,6 +33,7 @@ def test_line_python_is_otherwise_the_newest_that_the_line_supports(line: Line) 
     assert said.startswith(f'Python {others[-1]}.')
 
 
+@pytest.mark.slow
 def test_line_python_without_any_names_the_versions_and_how_to_get_one(line: Line) -> None:
     with pytest.raises(NoPythonError) as error:
         line_python(replace(line, python=('3.97', '3.98', '3.99')))

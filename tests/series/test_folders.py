@@ -30,6 +30,7 @@ def start(line: Line, *verb: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_four_verbs_at_once_on_a_cold_cache_work_or_say_who_is_at_work(uncached: Line, user: User) -> None:
     running = [start(uncached, *verb) for verb in VERBS]
     ended = [(*process.communicate(timeout=600), process.returncode) for process in running]
@@ -52,6 +53,7 @@ def test_four_verbs_at_once_on_a_cold_cache_work_or_say_who_is_at_work(uncached:
     assert sorted(path.name for path in uncached.tree.parent.iterdir()) == ['1.0.0', 'cache']
 
 
+@pytest.mark.slow
 def test_verbs_for_two_lines_at_once_share_the_cache(uncached: Line, unpacked: Path) -> None:
     """They need the same base here, which the one makes and the other waits for."""
     other = uncached.root.with_name('other')

@@ -504,6 +504,7 @@ def test_installed_base_without_a_record_is_refused(checkout: Path, base: Path, 
     assert_refused(checkout, other, tmp_path, message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['with [brackets]', 'with *', 'what?'])
 def test_checkout_whose_path_is_a_pattern_keeps_the_licences(
     name: str, checkout: Path, base: Path, tmp_path: Path
@@ -761,6 +762,7 @@ def test_symlink_in_the_patched_package_is_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_build_under_other_circumstances_gives_the_same_bytes(checkout: Path, base: Path, tmp_path: Path) -> None:
     """Whoever calls hatchling, with whatever umask, time and folder; a patch that makes a file executable changes nothing."""
     changes = {f'pydantic_ai_slim/pydantic_ai/{SOURCE}': append('# one\n')}

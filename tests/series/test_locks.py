@@ -160,6 +160,7 @@ def test_locks_that_uv_cannot_make_leave_those_of_before(
     assert lock.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_locks_tell_a_release_that_is_missing_from_an_index_that_is(
     uncached: Line, releases: Path, asked: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

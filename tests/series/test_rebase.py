@@ -210,6 +210,7 @@ def test_rebase_tells_changed_patches_from_those_that_stay(carry: Callable[..., 
     )
 
 
+@pytest.mark.slow
 def test_rebase_onto_a_release_without_fitting_tests_takes_the_settings(
     carry: Callable[..., Line], index: Index
 ) -> None:
@@ -234,6 +235,7 @@ def test_rebase_onto_an_older_release_puts_it_behind_the_newer(carry: Callable[.
     assert headings == ['2.0.0', '1.1.0', '1.0.0']
 
 
+@pytest.mark.slow
 def test_rebase_onto_a_pre_release_is_possible_by_name(carry: Callable[..., Line], index: Index) -> None:
     assert rebase(carry(ONE), '2.1.0b1', quiet).line.version == '2.1.0b1+lifecycle.1'
 
@@ -250,6 +252,7 @@ def test_rebase_leaves_unfinished_work_in_the_old_tree_alone(carry: Callable[...
     assert {name: text for name, text in everything(line).items() if name.startswith('build/1.0.0/')} == before
 
 
+@pytest.mark.slow
 def test_rebase_where_the_index_does_not_tell_the_day_asks_for_it(
     carry: Callable[..., Line], index: Index, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

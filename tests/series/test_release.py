@@ -146,6 +146,7 @@ def test_release_bill_of_materials_lists_the_patches_of_all_topics(releasable: L
     assert urls == [f'patches/{BASE}/{topic}/{first.name}' for topic in ('fixes', 'heart')]
 
 
+@pytest.mark.slow
 def test_release_again_gives_the_same_bytes_whatever_the_circumstances(
     releasable: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -162,6 +163,7 @@ def test_release_again_gives_the_same_bytes_whatever_the_circumstances(
         os.umask(before_umask)
 
 
+@pytest.mark.slow
 def test_release_that_is_not_the_same_twice_is_refused_and_says_where(releasable: Line) -> None:
     made = release(releasable.root, quiet)
     before = {path.name: path.read_bytes() for path in made.iterdir()}
@@ -179,6 +181,7 @@ def test_release_that_is_not_the_same_twice_is_refused_and_says_where(releasable
     assert left_over(releasable) == []
 
 
+@pytest.mark.slow
 def test_release_whose_build_fails_leaves_the_one_before(releasable: Line) -> None:
     made = release(releasable.root, quiet)
     (patch,) = releasable.patches
@@ -190,6 +193,7 @@ def test_release_whose_build_fails_leaves_the_one_before(releasable: Line) -> No
     assert left_over(releasable) == []
 
 
+@pytest.mark.slow
 def test_release_replaces_the_one_before_as_a_whole(releasable: Line) -> None:
     made = release(releasable.root, quiet)
     (made / 'old.whl').touch()
@@ -243,6 +247,7 @@ def test_release_entry_ends_where_the_next_line_begins(releasable: Line) -> None
     assert entry == '- The summands are swapped.'
 
 
+@pytest.mark.slow
 def test_release_is_of_the_commit_and_not_of_what_git_ignores(releasable: Line) -> None:
     (releasable.root / '.gitignore').write_text('/build/\n/dist/\n__pycache__/\n*.orig\n')
     commit(releasable)
@@ -260,6 +265,7 @@ def test_release_writes_down_what_its_number_stands_for(releasable: Line) -> Non
     assert (releasable.root / 'RELEASES').read_text() == written
 
 
+@pytest.mark.slow
 def test_release_of_other_bytes_under_a_number_that_was_released_is_refused(releasable: Line) -> None:
     line = releasable
     made = release(line.root, quiet)

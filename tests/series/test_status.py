@@ -44,6 +44,7 @@ def outcomes(line: Line, onto: str | None = None) -> list[tuple[Outcome, list[st
     return [(made.outcome, list(made.places)) for made in found.attempts]
 
 
+@pytest.mark.slow
 def test_status_says_what_comes_of_each_patch(series: Line, index: Index) -> None:
     (found,) = status([series], quiet)
     assert (found.line, found.release) == (series, '2.0.0')  # `2.1.0b1` is a pre-release
@@ -56,12 +57,14 @@ def test_status_says_what_comes_of_each_patch(series: Line, index: Index) -> Non
     ]
 
 
+@pytest.mark.slow
 def test_status_onto_a_release_takes_that_one(series: Line, index: Index) -> None:
     assert outcomes(series, '1.0.0') == [(Outcome.APPLIES, [])] * 5
     (found,) = status([series], quiet, '1.1')
     assert found.release == '1.1.0'
 
 
+@pytest.mark.slow
 def test_status_of_a_file_that_is_gone_names_it(series: Line, index: Index, tmp_path: Path) -> None:
     (tmp_path / 'more').mkdir()
     write_wheel(tmp_path / 'more', '3.0.0', {'pydantic_ai/__init__.py': '', 'pydantic_ai/double.py': ''})
@@ -78,6 +81,7 @@ def test_status_of_the_newest_release_tries_nothing(series: Line, index: Index) 
     assert (found.release, found.attempts) == ('2.0.0', [])
 
 
+@pytest.mark.slow
 def test_status_takes_a_fork_on_the_index_for_its_base(series: Line, index: Index, tmp_path: Path) -> None:
     for path in index.folder.iterdir():
         shutil.copy(path, tmp_path)
@@ -87,6 +91,7 @@ def test_status_takes_a_fork_on_the_index_for_its_base(series: Line, index: Inde
     assert found.release == '2.0.0'
 
 
+@pytest.mark.slow
 def test_status_leaves_the_line_and_the_tree_alone(series: Line, index: Index, user: User) -> None:
     (series.tree / TOOLS).write_text('work\n')
     before = user.git('status', '--porcelain'), user.git('log'), series.patches_digest()
@@ -110,6 +115,7 @@ def test_status_onto_an_unknown_release_refuses(series: Line, index: Index) -> N
         status([series], quiet, '7.0.0')
 
 
+@pytest.mark.slow
 def test_status_of_a_line_that_does_not_apply_itself_refuses(series: Line, index: Index) -> None:
     drop_patch(series.patches[0])
     series.patches[0].write_text('Not a mail\n')

@@ -82,6 +82,7 @@ def ignore(step: str, done: int = 0, of: int | None = None) -> None:
     """Hear of a step."""
 
 
+@pytest.mark.slow
 def test_suites_compares_test_by_test_and_runs_again_what_differs(line: Line, tmp_path: Path) -> None:
     ran = run_suite(Suite('made-up', ()), line, ignore)
     assert ran.version == '1.5' and ran.comparison is not None

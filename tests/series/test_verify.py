@@ -134,6 +134,7 @@ def test_verify_of_several_at_once_names_the_one_that_began_first(
     assert any(re.fullmatch(r'\w.* `\w+/add-\w+`.*, and 1 more', step) for step in steps)
 
 
+@pytest.mark.slow
 def test_verify_on_a_release_without_tests_runs_the_tests_of_the_patches(uncached: Line, user: User) -> None:
     line = replace(uncached, tests=None, settings=uncached.tests)
     write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT))
@@ -193,6 +194,7 @@ def test_verify_names_all_faults_at_once(line: Line, user: User) -> None:
     assert ['assert 1 == 2' in said and '1 failed' in said for said in words] == [True, True]
 
 
+@pytest.mark.slow
 def test_verify_of_a_package_that_is_not_imported_shows_why(line: Line, user: User) -> None:
     files: dict[str, str | bytes] = {**SUBTRACT, INIT: 'from .tools import missing\n'}
     write(line, user, (MESSAGE.format('Add `subtract()`'), files))
@@ -203,6 +205,7 @@ def test_verify_of_a_package_that_is_not_imported_shows_why(line: Line, user: Us
     assert "ImportError: cannot import name 'missing'" in found[0].words
 
 
+@pytest.mark.slow
 def test_verify_of_a_package_that_only_the_next_patch_makes_whole_finds_the_first(line: Line, user: User) -> None:
     write(
         line,
@@ -220,6 +223,7 @@ def test_verify_of_a_package_that_only_the_next_patch_makes_whole_finds_the_firs
     }
 
 
+@pytest.mark.slow
 def test_verify_of_a_test_that_a_later_patch_breaks_finds_the_later(line: Line, user: User) -> None:
     broken = str(SUBTRACT[TOOLS]).replace('a - b', 'b - a')
     write(
@@ -237,6 +241,7 @@ def test_verify_of_a_test_that_a_later_patch_breaks_finds_the_later(line: Line, 
     assert faults(line) == ['The tests in `tests/test_subtract.py` fail after it.']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('path', ['docs/tools.md', TOOLS])
 def test_verify_of_an_example_that_fails_names_its_page(line: Line, user: User, path: str) -> None:
     example = '```python\nfrom pydantic_ai import add\n\nassert add(1, 1) == 3\n```\n'
@@ -278,6 +283,7 @@ def test_verify_of_a_patch_that_does_not_apply_stops_there(line: Line, user: Use
     )
 
 
+@pytest.mark.slow
 def test_verify_of_a_patch_that_extract_would_write_otherwise_says_so(line: Line, user: User) -> None:
     write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT))
     patch = line.patches[0]
@@ -307,6 +313,7 @@ TITLE: dict[str, str | bytes] = {
 }
 
 
+@pytest.mark.slow
 def test_verify_of_patches_that_name_what_they_need_passes(line: Line, user: User) -> None:
     write(
         line,
@@ -360,6 +367,7 @@ def test_verify_of_a_patch_that_does_not_name_what_it_uses_shows_what_fails(line
     assert [(verified.tests, verified.faults) for verified in check(line, in_order=True)] == [(2, []), (1 + 2, [])]
 
 
+@pytest.mark.slow
 def test_verify_together_tests_the_patches_once_after_the_last(line: Line, user: User) -> None:
     write(line, user, (MESSAGE.format('Use `subtract()`'), USE), (MESSAGE.format('Add `subtract()`'), SUBTRACT))
 
@@ -398,6 +406,7 @@ def test_verify_of_a_patch_that_names_what_it_does_not_need_says_so(line: Line, 
     ]
 
 
+@pytest.mark.slow
 def test_verify_of_a_patch_that_fails_after_all_others_does_not_say_what_it_fails_on_besides(
     line: Line, user: User
 ) -> None:
@@ -416,6 +425,7 @@ def test_verify_of_a_patch_in_which_ruff_finds_more_names_place_and_rule(line: L
     assert found.words == 'tests/test_subtract.py:6: F841 Local variable `x` is assigned to but never used'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('together', [False, True])
 def test_verify_blames_a_patch_for_no_finding_of_the_one_before(line: Line, user: User, together: bool) -> None:
     test = f'{SUBTRACT["tests/test_subtract.py"]}    x = 1\n'
