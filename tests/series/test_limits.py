@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pydantic_ai_slim.fork.line import patch_name
 from series.line import Line, find_lines
-from series.sizes import lines_by_module
+from series.message import read_message
+from series.needs import all_needs, direct_needs
+from series.sizes import added_lines, lines_by_module
 
 LINES = find_lines(Path(__file__).parents[2])
 
@@ -39,6 +42,30 @@ LOCKS = {
     'durable_exec/_toolset_state.py': r'^lock: anyio\.Lock = field\(default_factory=anyio\.Lock\)$',
 }
 """What the locks of patches look like, by module: each goes with a run or a scope."""
+
+LINES_OF_TOPICS = {
+    'heart': 1_500,
+    'fixes': 420,
+    'checks': 120,
+    'capabilities': 90,
+    'scopes': 330,
+    'durable': 480,
+    'describe': 150,
+    'speed': 550,
+}
+"""How many lines the patches of a topic may add to the package, empty ones, comments and docstrings among them."""
+
+STANDS_ON = {
+    'fixes': set[str](),
+    'heart': {'fixes'},
+    'checks': {'heart', 'fixes'},
+    'capabilities': {'heart', 'fixes', 'checks'},
+    'scopes': {'heart', 'fixes', 'checks'},
+    'durable': {'heart', 'fixes', 'checks', 'scopes'},
+    'describe': {'heart', 'fixes', 'checks', 'capabilities', 'scopes'},
+    'speed': {'heart', 'fixes', 'checks', 'capabilities', 'scopes'},
+}
+"""Which topics the patches of a topic may need. That each applies on what it needs alone is what `verify` checks."""
 
 EMPTY = r'\{\}|\[\]|(?:dict|list|set|deque|defaultdict|OrderedDict|Weak\w+)(?:\[.*\])?\('
 
@@ -105,3 +132,49 @@ def test_limits_locks_belong_to_runs(added: list[tuple[str, str]]) -> None:
     ]
     assert made
     assert [(module, text) for module, text in made if not re.search(LOCKS.get(module, '$^'), text)] == []
+
+
+@pytest.fixture(params=LINES, ids=lambda line: line.name)
+def line(request: pytest.FixtureRequest) -> Line:
+    return request.param
+
+
+def topic(patch: Path) -> str:
+    return patch_name(patch).partition('/')[0]
+
+
+def test_limits_topics_and_patches_stay_small(line: Line) -> None:
+    lines = {patch: len(added_lines(patch)) for patch in line.patches}
+    of_topics = {name: sum(lines[patch] for patch in lines if topic(patch) == name) for name in LINES_OF_TOPICS}
+    assert sum(of_topics.values()) == sum(lines.values())
+    assert {name: count for name, count in of_topics.items() if count > LINES_OF_TOPICS[name]} == {}
+    assert {patch_name(patch): count for patch, count in lines.items() if count > 250} == {}
+
+
+def test_limits_topics_stand_on_the_heart(line: Line) -> None:
+    needs = direct_needs({patch: read_message(patch) for patch in line.patches})
+    beside = {
+        (patch_name(patch), patch_name(need))
+        for patch in line.patches
+        for need in all_needs([patch], needs)
+        if topic(need) not in {topic(patch), *STANDS_ON[topic(patch)]}
+    }
+    assert beside == set()
+
+
+def test_limits_the_private_package_is_six_modules_that_import_in_one_direction(added: list[tuple[str, str]]) -> None:
+    package = 'toolsets/_lifecycle/'
+    modules: dict[str, list[str]] = {}
+    for module, text in added:
+        if module.startswith(package) and module != f'{package}describe.py':
+            modules.setdefault(module.removeprefix(package).removesuffix('.py'), []).append(text)
+    assert len(modules) <= 6
+    assert sum(map(len, modules.values())) <= 800
+    imports = {
+        name: {found[1] for text in lines if (found := re.match(r'from \.(\w+) import', text))}
+        for name, lines in modules.items()
+    }
+    while ready := [name for name, needed in imports.items() if not needed & {*imports}]:
+        for name in ready:
+            del imports[name]
+    assert imports == {}
