@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any
 
 import pydantic_ai.capabilities
-from pydantic_ai import AbstractToolset, Agent, RunContext
+from pydantic_ai import RunContext
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering, HandleDeferredToolCalls
 from typing_extensions import Self
 
@@ -25,16 +22,6 @@ def contributing(toolset: Any) -> AbstractCapability[Any]:
     return Contributing()
 
 
-def wrapping(wrap: Callable[[AbstractToolset[Any]], AbstractToolset[Any]]) -> AbstractCapability[Any]:
-    """Make a capability that wraps all toolsets of a run, with another wrapper for each run."""
-
-    class Wrapping(AbstractCapability[Any]):
-        def get_wrapper_toolset(self, toolset: Any) -> Any:
-            return wrap(toolset)
-
-    return Wrapping()
-
-
 def handling_deferred_calls(handler: Any, position: Any = None, wraps: Any = ()) -> AbstractCapability[Any]:
     """Make upstream's own capability that handles deferred calls, which asks for a place among others."""
 
@@ -44,36 +31,6 @@ def handling_deferred_calls(handler: Any, position: Any = None, wraps: Any = ())
             return CapabilityOrdering(position=position, wraps=wrapped)
 
     return Handling(handler)
-
-
-@asynccontextmanager
-async def realtime_session(agent: Agent[Any, Any], *tool_calls: str, **options: Any) -> AsyncGenerator[Any]:
-    """Open a session with a realtime model that calls these tools, with the argument `value`, and then says nothing more."""
-    codec: Any = import_module('pydantic_ai.realtime.codec')
-    lifecycle: Any = import_module('pydantic_ai.realtime.lifecycle')
-
-    class Connection(codec.RealtimeConnection):
-        def __init__(self):
-            self.lifecycle = lifecycle.InferredLifecycle()
-
-        async def send(self, content: Any) -> Any:
-            with self.lifecycle.sending(content):
-                pass
-            return self.lifecycle.take_pending()
-
-        async def frames(self) -> AsyncGenerator[Any]:
-            calls = [codec.ToolCall(name, tool_name=name, args='{"value": "call"}') for name in tool_calls]
-            yield self.lifecycle.frame_for(calls)
-
-    class Model(import_module('pydantic_ai.realtime').RealtimeModel):
-        model_name = system = 'silent'
-
-        @asynccontextmanager
-        async def connect(self, **_: Any) -> AsyncGenerator[Any]:
-            yield Connection()
-
-    async with agent.realtime(Model(), **options).session() as session:
-        yield session
 
 
 @dataclass

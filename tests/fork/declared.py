@@ -1,5 +1,5 @@
 # pyright: strict
-"""Every way to declare state. `test_b01_declaring_state.py` runs this, and has pyright check it."""
+"""Every way to declare state. `test_b01_declaring_state.py` runs this, and `make types` checks it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_ai import AbstractToolset, FunctionToolset, RunContext, ToolsetTool, WrapperToolset
 from pydantic_ai.toolsets import CombinedToolset, PrefixedToolset
-from typing_extensions import Self, assert_type
+from typing_extensions import Self
 
 
 class Plain(AbstractToolset[Any]):
@@ -120,21 +120,3 @@ TOOLSETS: list[AbstractToolset[Any]] = [
     OnCombinedToolset([Plain()]),
 ]
 """One toolset of each class above that declares state."""
-
-
-def check_types(toolset: AbstractToolset[Any], wrapper: WrapperToolset[Any], combined: CombinedToolset[Any]) -> None:
-    """Say what the types are."""
-    assert_type(toolset.stateful, bool)
-    assert_type(wrapper.stateful, bool)
-    assert_type(combined.stateful, bool)
-    assert_type(AsDataclassField().stateful, bool)
-    assert_type(AbstractToolset.stateful, bool)
-    assert_type(toolset.copy(), AbstractToolset[Any])
-    assert_type(wrapper.copy(), WrapperToolset[Any])
-    assert_type(combined.copy(), CombinedToolset[Any])
-    assert_type(AsDataclassField().copy(), AsDataclassField)
-    assert_type(WrapperAsDataclassField(toolset).copy(), WrapperAsDataclassField)
-    assert_type(toolset.prefixed('x').copy(), PrefixedToolset[Any])
-    assert_type(FunctionToolset[Any]().copy(), FunctionToolset[Any])
-    toolset.stateful = True
-    wrapper.stateful = True

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from pydantic_ai import AbstractToolset, Agent, CombinedToolset, WrapperToolset
+from pydantic_ai import AbstractToolset, Agent, WrapperToolset
 from pydantic_ai.exceptions import UserError
 from typing_extensions import Self
 
-from .line import WRAPPERS
-from .toolsets import METHODS, FromBeforeForRun, HandWritten, Journal, Requests, Server, Session, run_as, scripted
+from .toolsets import METHODS, PLACES, Journal, Requests, Server, Session
 
 pytestmark = pytest.mark.anyio
 
@@ -57,15 +56,6 @@ class WrapperReturnsCoroutine(WrapperReturnsItself):
         return replace(self, log=[])
 
 
-class HandWrittenReturnsItself(FromBeforeForRun, HandWritten):
-    def copy(self) -> Self:
-        return self
-
-
-def hand_written_around_prefixed(toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-    return HandWritten(toolset.prefixed('x'))
-
-
 MAKERS: dict[str, Callable[[Journal], AbstractToolset[Any]]] = {
     'None': lambda journal: ReturnsNone('faulty', journal),
     'text': lambda journal: ReturnsText('faulty', journal),
@@ -77,11 +67,7 @@ MAKERS: dict[str, Callable[[Journal], AbstractToolset[Any]]] = {
     'wrapper returns coroutine': lambda journal: WrapperReturnsCoroutine(Server('faulty', journal)),
 }
 bad = pytest.mark.parametrize('make', MAKERS.values(), ids=MAKERS.keys())
-places = pytest.mark.parametrize(
-    'place',
-    [*WRAPPERS.values(), HandWritten, hand_written_around_prefixed],
-    ids=[*WRAPPERS, 'HandWritten', 'deeper'],
-)
+places = pytest.mark.parametrize('place', PLACES.values(), ids=PLACES)
 
 
 async def check(toolset: AbstractToolset[Any], journal: Journal, method: str = 'run') -> UserError:
@@ -95,14 +81,6 @@ async def check(toolset: AbstractToolset[Any], journal: Journal, method: str = '
     assert journal.of('get_tools') == []
     assert requests.count == 0
     return caught.value
-
-
-@bad
-async def test_b03_copy_bad_ends_the_run_before_anything_is_entered(make: Callable[[Journal], AbstractToolset[Any]]):
-    journal = Journal()
-    error = await check(make(journal), journal)
-    assert 'faulty' in error.message
-    assert 'copy()' in error.message
 
 
 @pytest.mark.parametrize('method', METHODS)
@@ -119,62 +97,3 @@ async def test_b03_copy_bad_inside_others_ends_the_run_before_anything_is_entere
     journal = Journal()
     error = await check(place(make(journal)), journal)
     assert 'faulty' in error.message
-
-
-async def test_b03_copy_bad_is_one_error_however_many_places_it_stands_in():
-    journal = Journal()
-    faulty = ReturnsItself('faulty', journal)
-    places = [faulty.prefixed('a'), CombinedToolset([faulty.prefixed('b'), faulty.prefixed('c')])]
-    await check(CombinedToolset([*places, ReturnsNone('another', journal)]), journal)
-
-
-@dataclass
-class Forgetful(WrapperToolset[Any]):
-    stateful: bool = True
-    log: list[str] = field(default_factory=list[str])
-
-    def copy(self) -> Self:
-        return replace(self, log=[])
-
-
-async def test_b03_wrapper_copy_keeping_what_is_inside_gets_its_copy():
-    journal = Journal()
-    agent = Agent(scripted(['t']), toolsets=[Forgetful(Session('t', journal))])
-    for run in 'ab':
-        await run_as(run, agent)
-    assert [event.toolset.values for event in journal.of('exit')] == [['a'], ['b']]
-
-
-async def test_b03_hand_written_wrapper_copy_returning_itself_ends_the_run():
-    journal = Journal()
-    await check(HandWrittenReturnsItself(Session('inside', journal)), journal)
-
-
-async def test_b03_copy_raising_ends_the_run_before_anything_is_entered():
-    class Raises(Session):
-        def copy(self) -> Self:
-            raise RuntimeError('no copy today')
-
-    journal = Journal()
-    agent = Agent(scripted(), toolsets=[Server('first', journal), Raises('faulty', journal)])
-    with pytest.raises(RuntimeError, match='no copy today'):
-        await agent.run('go')
-    assert journal.lifecycle == []
-
-
-async def test_b03_run_refused_leaves_later_runs_alone():
-    class SometimesItself(Session):
-        faulty = True
-
-        def copy(self) -> Self:
-            return self if self.faulty else super().copy()
-
-    journal = Journal()
-    toolset = SometimesItself('sometimes', journal)
-    agent = Agent(scripted(['sometimes']), toolsets=[toolset])
-    with pytest.raises(UserError):
-        await agent.run('go')
-    toolset.faulty = False
-    assert (await agent.run('go')).output == 'done'
-    assert journal.lifecycle == ['+sometimes', '-sometimes']
-    assert toolset.values == []

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pydantic_ai.toolsets
 import pytest
 from pydantic_ai import AbstractToolset, Agent, RunContext, WrapperToolset
-from pydantic_ai.exceptions import UserError
-from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
-from typing_extensions import Self
+from pydantic_ai.toolsets import CombinedToolset
 
 from .delegation import Notes, delegating
 from .line import WRAPPERS
-from .toolsets import HandWritten, Journal, Server, Session, run_as, scripted
+from .toolsets import Journal, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -46,44 +42,6 @@ def test_b10_every_wrapper_of_the_line_is_tested():
     }
     assert names == set(WRAPPERS)
     assert names == {type(wrap(server())).__name__ for wrap in WRAPPERS.values()}
-
-
-@wrappers
-def test_b10_wrapper_of_stateless_toolset_is_not_stateful(wrap: Wrap):
-    assert wrap(server()).stateful is False
-    assert wrap(wrap(server())).stateful is False
-
-
-@wrappers
-def test_b10_wrapper_of_stateful_toolset_is_stateful(wrap: Wrap):
-    assert wrap(session()).stateful is True
-    assert wrap(wrap(session())).stateful is True
-    assert wrap(HandWritten(session())).stateful is True
-
-
-@wrappers
-def test_b10_wrapper_whose_inside_is_replaced_is_what_it_is_now(wrap: Wrap):
-    wrapper = wrap(server())
-    wrapper.wrapped = session()
-    assert wrapper.stateful is True
-    wrapper.wrapped = server()
-    assert wrapper.stateful is False
-
-
-@wrappers
-def test_b10_wrapper_of_toolset_that_becomes_stateful_is_stateful(wrap: Wrap):
-    toolset = session()
-    toolset.stateful = False
-    wrapper = wrap(toolset)
-    assert wrapper.stateful is False
-    toolset.stateful = True
-    assert wrapper.stateful is True
-
-
-@wrappers
-def test_b10_copy_of_stateless_wrapper_is_itself(wrap: Wrap):
-    wrapper = wrap(server())
-    assert wrapper.copy() is wrapper
 
 
 @wrappers
@@ -119,215 +77,6 @@ async def test_b10_wrapper_does_the_same_to_the_tools_of_a_copy(wrap: Wrap):
     assert len(with_copies) == 1
 
 
-def test_b10_combination_of_stateless_toolsets_is_not_stateful():
-    assert CombinedToolset([]).stateful is False
-    assert CombinedToolset([server(), CombinedToolset([server()])]).stateful is False
-
-
-def test_b10_combination_with_a_stateful_toolset_is_stateful():
-    assert CombinedToolset([server(), session()]).stateful is True
-    assert CombinedToolset([server(), CombinedToolset([server(), session().prefixed('x')])]).stateful is True
-
-
-def test_b10_combination_that_gets_a_stateful_toolset_later_is_stateful():
-    toolsets: list[AbstractToolset[Any]] = [server()]
-    combined = CombinedToolset(toolsets)
-    assert combined.stateful is False
-    toolsets.append(session())
-    assert combined.stateful is True
-
-
-def test_b10_copy_of_stateless_combination_is_itself():
-    combined = CombinedToolset([server()])
-    assert combined.copy() is combined
-
-
-def test_b10_copy_of_stateful_combination_copies_what_is_stateful_inside():
-    a, b, c = server(), session(), session()
-    inner = CombinedToolset([c])
-    combined = CombinedToolset([a, b, inner])
-    copy = combined.copy()
-    assert copy is not combined
-    assert list(combined.toolsets) == [a, b, inner]
-    copy_a, copy_b, copy_inner = copy.toolsets
-    assert copy_a is a
-    assert isinstance(copy_b, Session)
-    assert copy_b is not b
-    assert copy_b.original is b
-    assert isinstance(copy_inner, CombinedToolset)
-    assert copy_inner is not inner
-    (copy_c,) = copy_inner.toolsets
-    assert isinstance(copy_c, Session)
-    assert copy_c is not c
-    assert copy_c.original is c
-
-
-async def test_b10_copy_of_entered_combination_is_not_entered():
-    journal = Journal()
-    combined = CombinedToolset([Session('session', journal)])
-    async with combined:
-        async with combined.copy():
-            assert journal.lifecycle == ['+session', '+session']
-        assert journal.lifecycle == ['+session', '+session', '-session']
-    first, second = journal.of('exit')
-    assert first.toolset is not second.toolset
-
-
-async def test_b10_dynamic_toolset_used_by_runs_at_the_same_time_keeps_them_apart():
-    def factory(ctx: RunContext[Any]) -> AbstractToolset[Any]:
-        return Server('t', journal)
-
-    journal = Journal()
-    for toolset in (
-        DynamicToolset(factory, per_run_step=False),
-        HandWritten(DynamicToolset(factory, per_run_step=False)),
-        CombinedToolset([HandWritten(DynamicToolset(factory, per_run_step=False).filtered(lambda ctx, tool: True))]),
-    ):
-        journal.events.clear()
-        agent = Agent(scripted(['t'], ['t']), toolsets=[toolset])
-        await asyncio.gather(*(run_as(run, agent) for run in 'abc'))
-        for run in 'abc':
-            (made,) = {event.toolset for event in journal.events if event.run == run}
-            assert made.values == [run, run]
-            assert [event.kind for event in journal.events if event.run == run and event.kind in ('enter', 'exit')] == [
-                'enter',
-                'exit',
-            ]
-
-
-@dataclass
-class Audit(WrapperToolset[Any]):
-    """A user's wrapper with state of its own."""
-
-    stateful: bool = True
-    log: list[str] = field(default_factory=list[str])
-
-    def copy(self) -> Self:
-        return replace(self, wrapped=self.wrapped.copy(), log=[])
-
-    async def call_tool(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        self.log.append(name)
-        await super().call_tool(name, *args, **kwargs)
-        return list(self.log)
-
-
-@pytest.mark.parametrize('kind', [Server, Session])
-async def test_b10_wrapper_with_state_of_its_own_has_a_fresh_one_per_run(kind: type[Server]):
-    inside = kind('t', Journal())
-    audit = Audit(inside)
-    agent = Agent(scripted(['t'], ['t']), toolsets=[audit])
-    for _ in range(2):
-        result = await agent.run('go')
-        returned = [
-            part.content
-            for message in result.all_messages()
-            for part in message.parts
-            if part.part_kind == 'tool-return'
-        ]
-        assert returned == [['t'], ['t', 't']]
-    assert audit.log == []
-    assert audit.wrapped is inside
-    assert inside.values == ([] if kind is Session else [''] * 4)
-
-
-async def test_b10_hand_written_wrapper_that_passes_copy_on_works():
-    journal = Journal()
-    inside = Session('t', journal)
-    wrapper = HandWritten(CombinedToolset([Server('server', journal), HandWritten(inside)]))
-    agent = Agent(scripted(['t', 'server']), toolsets=[wrapper])
-    await asyncio.gather(*(run_as(run, agent) for run in 'ab'))
-    assert inside.values == []
-    copies = {event.run: event.got[0] for event in journal.of('copy')}
-    assert {run: copy.values for run, copy in copies.items()} == {'a': ['a'], 'b': ['b']}
-    assert wrapper.inner.copy() is not wrapper.inner
-
-
-@dataclass
-class Slotted(HandWritten):
-    """A hand-written wrapper that is a dataclass."""
-
-    inner: AbstractToolset[Any]
-    log: list[str] = field(default_factory=list[str])
-
-    def copy(self) -> Self:
-        return replace(self, inner=self.inner.copy(), log=[])
-
-
-@pytest.mark.parametrize('cls', [Slotted, dataclass(slots=True)(type('WithSlots', (Slotted,), {}))])
-async def test_b10_hand_written_dataclass_wrapper_works(cls: type[Slotted]):
-    inside = Session('t', Journal())
-    agent = Agent(scripted(['t']), toolsets=[cls(inside).prefixed('a'), cls(inside).prefixed('b')])
-    await agent.run('go')
-    assert inside.values == []
-    assert inside.journal.lifecycle == ['+t', '-t']
-
-
-@dataclass
-class ByProperty(HandWritten):
-    """A hand-written wrapper that computes whether it's stateful."""
-
-    inner: AbstractToolset[Any]
-
-    @property
-    def stateful(self) -> bool:
-        return self.inner.stateful
-
-    def copy(self) -> Self:
-        return replace(self, inner=self.inner.copy()) if self.stateful else self
-
-
-async def test_b10_hand_written_wrapper_that_computes_stateful_works():
-    journal = Journal()
-    inside, shared = Session('t', journal), Server('s', journal)
-    agent = Agent(scripted(['t', 's']), toolsets=[ByProperty(inside), ByProperty(shared)])
-    await agent.run('go')
-    assert inside.values == []
-    assert shared.values == ['']
-    async with agent:
-        assert journal.lifecycle[-1] == '+s'
-
-
-def as_it_is(toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-    return toolset
-
-
-def combined(toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-    return CombinedToolset([toolset])
-
-
-@pytest.mark.parametrize('wrap', [as_it_is, combined], ids=['alone', 'CombinedToolset'])
-def test_b10_wrapper_that_declares_state_and_does_not_copy_is_refused(
-    wrap: Callable[[AbstractToolset[Any]], AbstractToolset[Any]],
-):
-    @dataclass
-    class Forgetful(WrapperToolset[Any]):
-        stateful = True
-
-    with pytest.raises(UserError, match=r"Forgetful\(Session 'session'\).*copy\(\)"):
-        Agent(scripted(), toolsets=[wrap(Forgetful(session()))])
-
-
-def test_b10_subclass_of_wrapper_that_declares_nothing_is_what_its_inside_is():
-    @dataclass
-    class Plain(WrapperToolset[Any]):
-        extra: int = 0
-
-    assert Plain(server(), extra=1).stateful is False
-    assert Plain(session(), extra=1).stateful is True
-    assert Plain(session(), extra=1).copy().extra == 1
-    Agent(scripted(), toolsets=[Plain(session())])
-
-
-def test_b10_constructors_comparisons_and_representations_are_as_on_the_base():
-    inside = session()
-    prefixed = inside.prefixed('x')
-    assert [attribute.name for attribute in dataclasses.fields(prefixed)] == ['wrapped', 'prefix']
-    assert prefixed == inside.prefixed('x')
-    assert repr(prefixed) == f"PrefixedToolset(wrapped={inside!r}, prefix='x')"
-    assert CombinedToolset([inside]) == CombinedToolset([inside])
-    assert replace(prefixed, prefix='y').prefix == 'y'
-
-
 class Titled(Notes):
     """A toolset with attributes and methods that no other has."""
 
@@ -358,17 +107,6 @@ READ: dict[str, Callable[[Any], list[Any]]] = {
     'shared': lambda t: [Reads(t.shared())],
     'deeper': lambda t: [CombinedToolset([Reads(t).renamed({}), t.prefixed('x')])],
 }
-
-
-@pytest.mark.parametrize('tree', READ.values(), ids=READ)
-async def test_b10_what_a_wrapper_reads_from_its_inside_is_there(tree: Callable[[Any], list[Any]]):
-    read.clear()
-    titled = Titled('t', Journal())
-    await run_as('run', Agent(scripted(['t'], ['t']), toolsets=tree(titled)))
-    assert read == [
-        ('of the class', 'run', ['run'], 't', 't'),
-        ('of the class', 'run', ['run', 'run'], 't', 't'),
-    ]
 
 
 @pytest.mark.parametrize('tree', READ.values(), ids=READ)
@@ -450,58 +188,6 @@ async def test_b10_wrapper_that_is_rebuilt_keeps_what_it_was_configured_with(
     await run_as('run', agent)
     assert journal.of('call') == []
     assert journal.lifecycle == ['+t', '-t']
-
-
-@pytest.mark.parametrize('kind', [Server, Session])
-async def test_b10_copy_of_a_wrapper_with_state_begins_with_a_new_wrapper(kind: type[Server]):
-    """`super().copy()` is never the wrapper itself, whatever is inside."""
-
-    class Logging(WrapperToolset[Any]):
-        stateful = True
-
-        def __init__(self, wrapped: AbstractToolset[Any], level: str = 'info'):
-            super().__init__(wrapped)
-            self.log = ['of the original']
-            self.level = level
-
-        def copy(self) -> Self:
-            new = super().copy()
-            new.log = []
-            return new
-
-        async def call_tool(self, name: str, *args: Any, **kwargs: Any) -> Any:
-            self.log.append(name)
-            return self.level, list(self.log)
-
-    inside = kind('t', Journal())
-    logging = Logging(inside, 'debug')
-    for _ in range(2):
-        result = await Agent(scripted(['t'], ['t']), toolsets=[logging]).run('go')
-        parts = [part for message in result.all_messages() for part in message.parts]
-        returned = [part.content for part in parts if part.part_kind == 'tool-return']
-        assert returned == [('debug', ['t']), ('debug', ['t', 't'])]
-    assert logging.log == ['of the original']
-    assert logging.wrapped is inside
-    assert (logging.copy().wrapped is inside) is (kind is Server)
-
-
-async def test_b10_wrapper_around_a_factory_has_what_its_fields_begin_with_in_each_run():
-    """Nothing inside is stateful, so it is rebuilt as on the base."""
-    logs: list[list[str]] = []
-
-    @dataclass
-    class Keeps(WrapperToolset[Any]):
-        log: list[str] = field(init=False, default_factory=list[str])
-
-        async def call_tool(self, name: str, *args: Any, **kwargs: Any) -> Any:
-            self.log.append(name)
-            logs.append(list(self.log))
-            return ''
-
-    agent = Agent(scripted(['t']), toolsets=[Keeps(DynamicToolset(lambda ctx: Server('t', Journal())))])
-    for _ in range(2):
-        await agent.run('go')
-    assert logs == [['t'], ['t']]
 
 
 @pytest.mark.parametrize('kind', [Server, Session])

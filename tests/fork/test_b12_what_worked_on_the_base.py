@@ -116,38 +116,6 @@ async def test_b12_factory_of_the_base_is_called_with_the_context(factory: Any, 
     assert journal.names('enter') == journal.names('exit')
 
 
-@factories
-async def test_b12_factory_of_the_base_is_taken_by_runs_and_override(factory: Any):
-    journal = Journal()
-    await run_as('run', calling(['t']), toolsets=[factory], deps=journal)
-    agent = calling(['t'])
-    with agent.override(toolsets=[factory]):
-        await run_as('override', agent, deps=journal)
-    assert [event.run for event in journal.of('call')] == ['run', 'override']
-
-
-async def test_b12_class_that_can_be_called_without_arguments_is_whatever_it_could_take():
-    """What its parameters are annotated with decides nothing. It's called once per run, as any class like that."""
-    journal = Journal()
-
-    class Optional1(Server):
-        def __init__(self, ctx: RunContext[Any] | None = None, *names: str, **options: str):
-            assert (ctx, names, options) == (None, (), {})
-            super().__init__('t', journal)
-
-    agent = calling(['t'], ['t'], toolsets=[Optional1])
-    for run in 'ab':
-        await run_as(run, agent)
-    assert [toolset.values for toolset in dict.fromkeys(event.toolset for event in journal.of('call'))] == [
-        ['a', 'a'],
-        ['b', 'b'],
-    ]
-
-
-async def test_b12_function_of_a_dynamic_toolset_is_the_one_that_was_given():
-    assert DynamicToolset(make).toolset_func is make
-
-
 class ForgetsEntry(WrapperToolset[Any]):
     """A wrapper that doesn't forward entries."""
 

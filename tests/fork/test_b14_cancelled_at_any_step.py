@@ -26,8 +26,7 @@ async def cancel_at_each_step(kind: str, *, nested: bool, way: str = 'run', time
 
 
 @pytest.mark.parametrize('kind', TOOLSETS)
-@pytest.mark.parametrize('nested', [False, True])
-@pytest.mark.parametrize('times', [1, 2])
+@pytest.mark.parametrize(('nested', 'times'), [(False, 2), (True, 1)])
 async def test_b14_run_cancelled_at_any_step_of_the_loop_exits_what_was_entered(kind: str, nested: bool, times: int):
     await cancel_at_each_step(kind, nested=nested, times=times)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import count
@@ -12,8 +11,8 @@ import pytest
 from pydantic_ai import AbstractToolset, RunContext
 from pydantic_ai.toolsets import CombinedToolset
 
-from .delegation import Answer, Notes, Options, called, calling, calls, delegating, entries_and_exits, fresh
-from .toolsets import Journal, Session, run_as
+from .delegation import Answer, Notes, Options, calling, calls, delegating, fresh
+from .toolsets import Journal, run_as
 from .trees import Audit
 
 pytestmark = pytest.mark.anyio
@@ -147,78 +146,4 @@ async def test_b17_four_runs_deep_what_is_handed_on_has_one_owner(answer: Callab
 # An answer that is kept
 
 
-def keeping(answer: Answer) -> Answer:
-    """Answer with the same toolset each time."""
-    kept: list[Any] = []
-
-    def answer_again(live: Any, ctx: RunContext[Any]) -> Any:
-        if not kept:
-            kept.append(answer(live, ctx))
-        return kept[0]
-
-    return answer_again
-
-
-KEPT: dict[str, Answer] = {
-    'a view': view,
-    'a leaf': fresh,
-    'a copy': lambda live, ctx: live.copy(),
-    'inside a combination': lambda live, ctx: CombinedToolset([fresh(live, ctx)]),
-    'inside a wrapper': lambda live, ctx: fresh(live, ctx).renamed({}),
-}
-kept = pytest.mark.parametrize('answer', KEPT.values(), ids=KEPT)
-
-
-@kept
-async def test_b17_answer_that_was_kept_can_be_given_to_one_sub_agent_after_another(answer: Answer):
-    journal = Journal()
-    notes = Notes('t', journal, answer=keeping(answer))
-    children = [delegating(calling(['t'], toolsets=[notes]), name=f'd{n}', run=f'child{n}') for n in range(3)]
-    await run_as('parent', calling(['t'], ['d0'], ['d1'], ['d2'], ['t'], toolsets=[notes, *children], name='parent'))
-    live = called(journal, 'parent')
-    assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
-    # Each works with the answer, or with a shallow copy of it around what is live
-    own = [(event.kind, event.run) for event in journal.of('enter', 'exit') if event.toolset is not live]
-    assert own == [(kind, f'child{n}') for n in range(3) for kind in ('enter', 'exit')]
-
-
 # An answer in several places
-
-
-@pytest.mark.parametrize('handed', ['nothing', 'all', 'both'])
-async def test_b17_answer_for_an_original_in_two_places_is_entered_once(handed: str):
-    def answer(live: Any, ctx: RunContext[Any]) -> Any:
-        return CombinedToolset([Notes('new', journal), live])
-
-    journal = Journal()
-    notes = Notes('t', journal, answer=answer)
-    places = [notes.prefixed('a'), notes.prefixed('b')]
-    child = calling(['a_new', 'b_new'], ['a_t', 'b_t'], toolsets=places if handed == 'nothing' else [])
-    options: dict[str, Options] = {
-        'nothing': lambda ctx: {},
-        'all': lambda ctx: {'toolsets': ctx.for_sub_agent()[:2]},
-        'both': lambda ctx: {'toolsets': ctx.for_sub_agent(*places)},
-    }
-    delegate = delegating(child, options=options[handed])
-    await run_as('parent', calling(['a_t'], ['delegate'], ['b_t'], toolsets=[*places, delegate], name='parent'))
-    check_owners(journal)
-    live = called(journal, 'parent')
-    assert live in calls(journal, 'child')
-    assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
-    (new,) = (toolset for toolset in calls(journal, 'child') if toolset is not live)
-    assert new.values == ['child', 'child']
-    assert entries_and_exits(journal, new) == [('enter', 'child'), ('exit', 'child')]
-
-
-async def test_b17_instance_that_a_step_made_anew_is_borrowed_too():
-    class AnewEachStep(Session):
-        async def for_run_step(self, ctx: RunContext[Any]) -> Any:
-            new = copy.copy(self)
-            new.values = self.values
-            return new
-
-    journal = Journal()
-    session = AnewEachStep('t', journal)
-    child = calling(['t'], toolsets=[session])
-    await run_as('run', calling(['t'], ['delegate'], toolsets=[session, delegating(child)]))
-    assert journal.lifecycle == ['+t', '-t']

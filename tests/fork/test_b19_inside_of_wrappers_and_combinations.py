@@ -17,15 +17,13 @@ from .delegation import (
     Options,
     called,
     calling,
-    calls,
     delegating,
     entries_and_exits,
     forked,
     fresh,
-    parent_of,
 )
 from .line import WRAPPERS
-from .toolsets import Event, Journal, Server, run_as
+from .toolsets import Journal, run_as
 
 pytestmark = pytest.mark.anyio
 
@@ -72,16 +70,6 @@ class OwnLog(Audit):
 
 
 @dataclass
-class Keeps(Audit):
-    """One that puts the live inside into its own without asking it."""
-
-    def for_sub_agent(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-        new = replace(self, log=['begin'], entered=[])
-        self.made.append(new)
-        return new
-
-
-@dataclass
 class Totals(CombinedToolset[Any]):
     """A combination with state of its own."""
 
@@ -110,130 +98,6 @@ PLACES: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
         [OwnLog(Totals([Audit(toolset).filtered(lambda ctx, tool: True)])).renamed({})]
     ),
 }
-places = pytest.mark.parametrize('place', PLACES.values(), ids=PLACES.keys())
-
-
-def check(journal: Journal, answer: Any) -> None:
-    """Check that the sub-agent has what the live instance said, and that each has entered and exited its own."""
-    live, used = called(journal, 'parent'), called(journal, 'child')
-    (asked,) = journal.of('ask')
-    assert asked.toolset is live
-    assert used is asked.got[1]
-    assert (used is live) is (answer is None)
-    assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
-    if used is not live:
-        assert entries_and_exits(journal, used) == [('enter', 'child'), ('exit', 'child')]
-
-
-@places
-@kinds
-@answers
-async def test_b19_what_is_inside_answers(
-    answer: Any, kind: type[Notes], place: Callable[[AbstractToolset[Any]], AbstractToolset[Any]]
-):
-    """Whether the agents have the same tree, or trees of their own around the same toolset."""
-    journal = Journal()
-    notes = kind('t', journal, answer=answer)
-    placed = place(notes)
-    for of_parent, of_child in ((placed, placed), (placed, place(notes)), (notes, placed), (placed, notes)):
-        journal.events.clear()
-        await run_as('parent', parent_of(calling(['t'], toolsets=[of_child]), of_parent))
-        check(journal, answer)
-
-
-@places
-@kinds
-@answers
-async def test_b19_for_sub_agent_of_a_tree_passes_the_call_on(
-    answer: Any, kind: type[Notes], place: Callable[[AbstractToolset[Any]], AbstractToolset[Any]]
-):
-    """Through `ctx.for_sub_agent()`, which asks the live tree."""
-    journal = Journal()
-    placed = place(kind('t', journal, answer=answer))
-    delegate = delegating(calling(['t']), options=lambda ctx: {'toolsets': ctx.for_sub_agent(placed)})
-    await run_as('parent', calling(['t'], ['delegate'], toolsets=[placed, delegate]))
-    check(journal, answer)
-
-
-async def test_b19_borrowed_and_owned_stand_side_by_side():
-    journal = Journal()
-    error = RuntimeError('child')
-    borrowed, owned = Notes('borrowed', journal), Notes('owned', journal, answer=fresh)
-    server, new = Server('server', journal), Notes('new', journal)
-    tools = ['borrowed', 'owned', 'server']
-    for combine in (CombinedToolset, Totals):
-        journal.events.clear()
-        tree = combine([borrowed, CombinedToolset([owned, server])])
-        child = calling([*tools, 'new'], toolsets=[tree, new, Server('boom', journal, fail={'call': error})])
-        failing = calling([*tools, 'new'], ['boom'], toolsets=list(child.toolsets)[1:])
-        for agent in (child, failing):
-            journal.events.clear()
-            parent = calling(tools, ['delegate'], toolsets=[tree, delegating(agent)])
-            if agent is child:
-                await run_as('parent', parent)
-            else:
-                with pytest.raises(RuntimeError):
-                    await run_as('parent', parent)
-            exits = [event for event in journal.of('exit') if event.run == 'child' and event.toolset.name != 'boom']
-            # The server is nobody's: whether a sub-agent enters it too makes no difference
-            assert [event.toolset.name for event in exits if event.toolset is not server] == ['new', 'owned']
-            assert all(event.got[1] is (error if agent is failing else None) for event in exits)
-            assert calls(journal, 'child')[0] is calls(journal, 'parent')[0]
-            assert calls(journal, 'child')[1] is not calls(journal, 'parent')[1]
-            assert calls(journal, 'child')[2] is server
-
-
-@pytest.mark.parametrize('wrapper', [Audit, OwnLog, Keeps])
-@kinds
-async def test_b19_wrapper_with_state_gives_the_sub_agent_one_of_its_own(kind: type[Notes], wrapper: type[Audit]):
-    journal = Journal()
-    notes = kind('t', journal)
-    audit = wrapper(notes)
-    await run_as('parent', parent_of(calling(['x_t'], toolsets=[audit.prefixed('x')]), audit))
-    begin = [] if wrapper is Audit else ['begin']
-    of_parent, of_child = audit.made
-    assert of_parent.log == ['parent: t', 'parent: delegate', 'parent: t'][::2]
-    assert of_child.log == [*begin, 'child: t']
-    assert audit.log == audit.entered == []
-    assert of_parent.entered == of_child.entered == [1, -1]
-    live = called(journal, 'parent')
-    assert called(journal, 'child') is live
-    assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
-
-
-async def test_b19_combination_with_state_gives_the_sub_agent_one_of_its_own():
-    journal = Journal()
-    borrowed, owned = Notes('b', journal), Notes('o', journal, answer=fresh)
-    totals = Totals([borrowed, owned])
-    child = calling(['b', 'o'], toolsets=[totals])
-    await run_as('parent', calling(['b', 'o'], ['delegate'], toolsets=[totals, delegating(child)]))
-    of_parent, of_child = totals.made
-    assert of_parent.log == ['parent: b', 'parent: o']
-    assert of_child.log == ['child: b', 'child: o']
-    assert calls(journal, 'child')[0] is calls(journal, 'parent')[0]
-    assert calls(journal, 'child')[1] is not calls(journal, 'parent')[1]
-    assert len(journal.of('copy')) == 2
-
-
-async def test_b19_tree_is_the_sub_agents_and_exits_with_its_exception():
-    class Exits(OwnLog):
-        async def __aexit__(self, *args: object) -> bool | None:
-            got.append(args[1])
-            return await super().__aexit__(*args)
-
-    got: list[Any] = []
-    error = RuntimeError('child')
-    journal = Journal()
-    audit = Exits(Notes('t', journal))
-    child = calling(['t'], ['faulty'], toolsets=[audit, Server('faulty', Journal(), fail={'call': error})])
-
-    async def delegate(ctx: RunContext[Any], value: str) -> None:
-        with pytest.raises(RuntimeError):
-            await run_as('child', child)
-
-    await run_as('parent', calling(['delegate'], ['t'], toolsets=[audit], tools=[delegate]))
-    assert got == [error, None]
-    assert journal.lifecycle == ['+t', '-t']
 
 
 @pytest.mark.parametrize('per_step', [True, False])
@@ -276,26 +140,6 @@ async def test_b19_dynamic_toolset_passes_it_on_to_what_it_has_made(
         assert entries_and_exits(journal, toolset) == [('enter', 'parent'), ('exit', 'parent')]
 
 
-async def test_b19_dynamic_toolset_that_has_made_nothing_hands_over_nothing():
-    async def delegate(ctx: RunContext[Any], value: str) -> str:
-        return await run_as('child', calling(), toolsets=ctx.for_sub_agent(dynamic))
-
-    dynamic = DynamicToolset[Any](lambda ctx: None)
-    assert await run_as('parent', calling(['delegate'], toolsets=[dynamic], tools=[delegate])) == 'done'
-
-
-@answers
-async def test_b19_toolset_that_is_inside_of_several_is_asked_once(answer: Any):
-    journal = Journal()
-    notes = Notes('t', journal, answer=answer)
-    trees = [Audit(notes).prefixed('a'), CombinedToolset([Audit(notes)]).prefixed('b'), notes]
-    child = calling(['a_t', 'b_t', 't'], toolsets=trees)
-    parent = calling(['a_t', 'b_t', 't'], ['delegate'], toolsets=[*trees, delegating(child)])
-    await run_as('parent', parent)
-    check(journal, answer)
-    assert called(journal, 'child').values[-3:] == ['child'] * 3
-
-
 @pytest.mark.parametrize(
     # What a class has built in its own `for_sub_agent()` stands for nothing that was wired
     'place',
@@ -314,30 +158,3 @@ async def test_b19_what_is_inside_of_an_answer_is_live_for_sub_agents_below(
     options: Options = lambda ctx: {'toolsets': ctx.for_sub_agent(placed) if is_handed_over else [placed]}
     await run_as('parent', calling(['t'], ['delegate'], toolsets=[placed, delegating(child, options=options)]))
     assert called(journal, 'grandchild').values == ['parent', 'child', 'grandchild']
-
-
-@places
-async def test_b19_what_is_inside_of_a_shared_toolset_is_live_for_sub_agents(
-    place: Callable[[AbstractToolset[Any]], AbstractToolset[Any]],
-):
-    journal = Journal()
-    notes = Notes('t', journal)
-    await run_as('parent', parent_of(calling(['t'], toolsets=[notes]), place(notes).shared()))
-    assert called(journal, 'child') is called(journal, 'parent') is notes
-    assert entries_and_exits(journal, notes) == [('enter', 'parent'), ('exit', 'parent')]
-
-
-async def test_b19_three_levels_of_wrappers():
-    """Each level has its own log around the same live toolset."""
-    journal = Journal()
-    audit = OwnLog(Notes('t', journal))
-    agent = calling(['t'], toolsets=[audit])
-    for level in (2, 1):
-        agent = calling(['t'], ['delegate'], toolsets=[audit, delegating(agent, run=f'level{level}')])
-    await run_as('level0', agent)
-    assert [made.log for made in audit.made] == [['level0: t'], ['begin', 'level1: t'], ['begin', 'level2: t']]
-    assert [made.entered for made in audit.made] == [[1, -1]] * 3
-    live = called(journal, 'level0')
-    assert live.values == ['level0', 'level1', 'level2']
-    assert entries_and_exits(journal, live) == [('enter', 'level0'), ('exit', 'level0')]
-    assert all(isinstance(event, Event) for event in journal.events)

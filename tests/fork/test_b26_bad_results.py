@@ -16,23 +16,16 @@ from pydantic_ai import (
     DeferredToolRequests,
     DeferredToolResults,
     FunctionToolset,
-    ModelMessage,
-    ModelResponse,
     ModelRetry,
     RunContext,
-    TextPart,
     ToolApproved,
-    ToolCallPart,
     ToolDenied,
-    UsageLimitExceeded,
-    UsageLimits,
     UserError,
 )
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, approve, calling
 from .capabilities import handling_deferred_calls
-from .toolsets import METHODS, Journal, Session, run
+from .toolsets import METHODS, Journal, Session
 
 pytestmark = pytest.mark.anyio
 
@@ -69,32 +62,6 @@ async def test_b26_bad_results_are_refused_by_id(method: str, results: Any, name
     assert tools.done == ['look']
 
 
-async def test_b26_all_faults_are_reported():
-    results = DeferredToolResults(approvals={'nothing': True, 'send': True, 'delete': True}, calls={'write': 1})
-    agent = agent_of(Tools(), ['delete', 'write', 'send'])
-    with pytest.raises(UserError) as error:
-        await run(agent, deferred_tool_handler=Handler(lambda requests: results))
-    assert str(error.value).splitlines() == [
-        'The deferred tool handler returned invalid results.',
-        "Tool call 'nothing' is none of those that the handler was asked for: ['write', 'delete', 'send'].",
-        "Tool call 'send' of 'send' is executed externally. Return its result in `calls`.",
-        (
-            "Tool call 'write' of 'write' requires approval. "
-            'Answer it in `approvals`, with a `bool`, `ToolApproved` or `ToolDenied`.'
-        ),
-    ]
-
-
-@pytest.mark.parametrize('results', [True, {'delete': True}, DeferredToolRequests()])
-async def test_b26_anything_but_results_is_refused(results: Any):
-    tools = Tools()
-    with pytest.raises(
-        UserError, match=r'The deferred tool handler returned .* return `DeferredToolResults`, or `None`'
-    ):
-        await run(agent_of(tools, ['delete']), deferred_tool_handler=Handler(lambda requests: results))
-    assert tools.done == []
-
-
 @pytest.mark.parametrize('method', METHODS)
 @pytest.mark.parametrize('is_async', [True, False])
 async def test_b26_a_handlers_exception_ends_the_run_and_reaches_the_exits(is_async: bool, method: str):
@@ -112,28 +79,6 @@ async def test_b26_a_handlers_exception_ends_the_run_and_reaches_the_exits(is_as
         await METHODS[method](agent, deferred_tool_handler=async_handler if is_async else sync_handler)
     assert caught.value is error
     assert session.journal.exit_of('session')[1] is error
-
-
-async def test_b26_a_run_can_be_cancelled_while_the_handler_waits():
-    waiting = asyncio.Event()
-    cancelled: list[str] = []
-
-    async def handler(ctx: RunContext[Any], requests: DeferredToolRequests) -> None:
-        try:
-            waiting.set()
-            await asyncio.sleep(60)
-        finally:
-            cancelled.append('handler')
-
-    session = Session('session', Journal())
-    agent = Agent(calling(['delete']), toolsets=[Tools().toolset, session], deferred_tool_handler=handler)
-    task = asyncio.create_task(run(agent))
-    await waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert cancelled == ['handler']
-    assert isinstance(session.journal.exit_of('session')[1], asyncio.CancelledError)
 
 
 @pytest.mark.parametrize('is_async', [False, True])
@@ -209,87 +154,3 @@ async def test_b26_what_asks_again_is_left_over(method: str, exception: type[Exc
     assert [call.tool_call_id for call in calls] == ['pay']
     assert output.metadata == {'pay': {'signatures': 1}}
     assert tools.done == ['look', 'delete']
-
-
-async def test_b26_the_limit_on_tool_calls_holds():
-    tools = Tools()
-    agent = agent_of(tools, ['look', 'delete', 'write'], deferred_tool_handler=Handler(answer_all))
-    with pytest.raises(UsageLimitExceeded):
-        await run(agent, usage_limits=UsageLimits(tool_calls_limit=2))
-    assert await run(agent, usage_limits=UsageLimits(tool_calls_limit=3)) == 'all done'
-
-
-async def test_b26_calls_that_are_denied_do_not_count_as_tool_calls():
-    tools = Tools()
-
-    def answer(requests: DeferredToolRequests) -> DeferredToolResults:
-        return DeferredToolResults(approvals={'delete': True, 'delete.2': False})
-
-    agent = agent_of(tools, ['delete', 'delete.2'], deferred_tool_handler=Handler(answer))
-    assert await run(agent, usage_limits=UsageLimits(tool_calls_limit=1)) == 'all done'
-    assert tools.done == ['delete']
-
-
-@pytest.mark.parametrize(
-    'results',
-    [
-        DeferredToolResults(approvals={'nothing': True, 'delete': True}),
-        DeferredToolResults(approvals={'delete': True, 'send': True}),
-        DeferredToolResults(approvals={'delete': True}, calls={'write': 1}),
-        DeferredToolResults(approvals={'delete': True}, metadata=NOT_ASKED),
-    ],
-)
-async def test_b26_what_the_base_ignored_of_a_capability_is_ignored(results: DeferredToolResults):
-    tools = Tools()
-
-    def answer(ctx: Any, requests: Any) -> DeferredToolResults:
-        return results
-
-    capability = handling_deferred_calls(answer)
-    agent = agent_of(tools, ['look', 'delete', 'write', 'send'], output_type=OUTPUTS, capabilities=[capability])
-    output = (await agent.run('go')).output
-    assert tools.done == ['look', 'delete']
-    assert isinstance(output, DeferredToolRequests)
-    assert [call.tool_call_id for call in [*output.approvals, *output.calls]] == ['write', 'send']
-
-
-async def test_b26_a_handler_may_change_its_requests():
-    """Whether it takes off what it has answered or empties them."""
-
-    def answer(requests: DeferredToolRequests) -> DeferredToolResults:
-        results = approve(requests)
-        requests.approvals.clear()
-        requests.calls.clear()
-        return results
-
-    tools = Tools()
-    agent = agent_of(tools, ['delete', 'write', 'send'], output_type=OUTPUTS)
-    output = await run(agent, deferred_tool_handler=Handler(answer))
-    assert sorted(tools.done) == ['delete', 'write']
-    assert isinstance(output, DeferredToolRequests)
-    assert [call.tool_call_id for call in output.calls] == ['send']
-    assert output.metadata == {'send': {'why': 'send'}}
-
-
-async def test_b26_a_handler_that_shortens_what_it_shows_approves_what_was_asked():
-    text = 'a text that is too long to be shown'
-    ran: list[str] = []
-
-    def send(text: str) -> None:
-        ran.append(text)
-
-    def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        called = any(isinstance(message, ModelResponse) for message in messages)
-        return ModelResponse(
-            [TextPart('done') if called else ToolCallPart('send', {'text': text}, tool_call_id='send')]
-        )
-
-    def answer(requests: DeferredToolRequests) -> DeferredToolResults:
-        shown = requests.approvals[0].args_as_dict()
-        shown['text'] = f'{shown["text"][:6]}…'
-        return approve(requests)
-
-    agent = Agent(FunctionModel(respond), output_type=OUTPUTS)
-    agent.tool_plain(requires_approval=True)(send)
-    await agent.run('go', deferred_tool_handler=Handler(answer))
-    assert ran == [text]

@@ -84,15 +84,6 @@ async def test_b26_calls_with_the_same_id_are_refused_before_the_handler_is_aske
     assert handler.asked == []
 
 
-@pytest.mark.parametrize('approved', [True, False])
-async def test_b26_answer_is_not_taken_for_a_call_with_the_same_id_that_needed_none(approved: bool):
-    files = Files()
-    handler = Handler(lambda requests: DeferredToolResults(approvals={'same': approved}))
-    await files.agent('delete', 'look').run('go', deferred_tool_handler=handler)
-    assert [call.tool_name for call in handler.requests[0].approvals] == ['delete']
-    assert files.done == (['1', '0'] if approved else ['1'])
-
-
 @pytest.mark.parametrize('names', [('delete', 'delete'), ('write', 'write'), ('delete', 'write'), ('delete', 'send')])
 @pytest.mark.parametrize('handled', [True, False])
 async def test_b26_one_answer_is_not_for_two_calls_in_the_two_run_way(handled: bool, names: tuple[str, str]):

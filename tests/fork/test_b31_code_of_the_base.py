@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from typing import Any, cast
 from unittest.mock import AsyncMock, patch
 
 import anyio
 import pytest
-from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, WrapperToolset
+from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import CombinedToolset
 from pydantic_ai.toolsets._dynamic import DynamicToolset
 
-from .toolsets import METHODS, Journal, Server, Session, once_per_run, run_as, scripted
+from .toolsets import METHODS, Journal, Server, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -70,29 +69,6 @@ async def test_b31_iterator_of_toolsets_is_taken_where_the_base_takes_it(method:
     assert server.values == ['run', 'agent']
 
 
-async def test_b31_hooks_take_any_object_for_a_context_as_tests_of_plugins_pass_it():
-    server = Server('t', Journal())
-    for toolset in (server, WrapperToolset(server), CombinedToolset([server]), DynamicToolset(lambda ctx: server)):
-        made = await toolset.for_run(cast(Any, object()))
-        assert type(made) is type(toolset)
-
-
-async def test_b12_function_that_can_take_the_context_gets_it_at_each_step():
-    journal = Journal()
-    steps: list[int] = []
-
-    def optional(ctx: Any = None) -> Any:
-        steps.append(ctx.run_step)
-        return Server('t', journal)
-
-    await Agent(scripted(['t']), toolsets=[optional]).run('go')
-    await Agent(scripted(['t']), toolsets=[lambda ctx=None, n=3: optional(ctx)]).run('go')
-    agent = Agent(scripted(['t']))
-    agent.toolset(optional)
-    await agent.run('go')
-    assert steps == [1, 2] * 3
-
-
 @pytest.mark.parametrize('method', ['run', 'run_stream', 'iter'])
 async def test_b31_run_awaits_no_sleep(method: str):
     def look() -> str:
@@ -130,28 +106,3 @@ async def test_b12_dynamic_toolset_of_the_run_can_return_what_has_a_task_group(m
     for toolset in (dynamic, dynamic.prefixed('x'), CombinedToolset([dynamic])):
         await run_as('run', Agent(scripted(['t']), toolsets=[Server('s', journal), toolset]), method)
     assert journal.lifecycle == ['+s', '+t', '-t', '-s'] * 3
-
-
-class Late(WrapperToolset[Any]):
-    """A toolset that gets what it wraps when it's entered."""
-
-    def __init__(self, journal: Journal):
-        self.journal = journal
-
-    async def __aenter__(self) -> Any:
-        self.wrapped = Server('t', self.journal)
-        return await super().__aenter__()
-
-
-async def test_b31_factory_can_return_a_wrapper_that_fills_itself():
-    journal = Journal()
-    dynamic = once_per_run(lambda: Late(journal))
-    await Agent(scripted(['t']), toolsets=[dynamic]).run('go')
-    assert journal.lifecycle == ['+t', '-t']
-
-
-def test_b31_fields_of_run_contexts_have_the_defaults_of_the_base():
-    fields = {field.name: field for field in dataclasses.fields(RunContext)}
-    if '_anchored_evidence' in fields:
-        assert fields['_anchored_evidence'].default is dataclasses.MISSING
-        assert fields['_anchored_evidence'].default_factory is not dataclasses.MISSING

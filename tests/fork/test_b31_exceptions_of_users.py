@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.toolsets import CombinedToolset
 
-from .toolsets import METHODS, SUCCESS, Journal, Server, Session, scripted
+from .toolsets import METHODS, Journal, Server, Session, scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -71,51 +69,3 @@ async def test_b31_exit_that_raises_what_compares_oddly_keeps_the_exception_of_t
         found = contexts(raised.value)
         assert has(found, second)
         assert has(found, of_run)
-
-
-@pytest.mark.parametrize('cls', [Incomparable, Equal])
-async def test_b31_exit_that_raises_what_is_in_the_context_already_makes_no_circle(cls: type[Exception]):
-    journal = Journal()
-    of_run = cls('run')
-    agent = Agent(scripted(of_run), toolsets=[Server('a', journal, fail={'exit': of_run}), Server('b', journal)])
-    with pytest.raises(cls) as raised:
-        await agent.run('go')
-    assert raised.value is of_run
-    contexts(raised.value)
-
-
-@pytest.mark.parametrize('cls', [Incomparable, Equal])
-async def test_b31_entry_that_raises_what_compares_oddly_exits_those_before(cls: type[Exception]):
-    journal = Journal()
-    error, of_exit = cls('entry'), cls('exit')
-    toolsets = [Server('a', journal, fail={'exit': of_exit}), Server('b', journal, fail={'enter': error})]
-    with pytest.raises(cls) as raised:
-        await Agent(scripted(), toolsets=toolsets).run('go')
-    assert raised.value is of_exit
-    assert has(contexts(raised.value), error)
-    assert journal.exit_of('a')[1] is error
-
-
-@pytest.mark.parametrize('fails', [True, False])
-async def test_b31_model_whose_exit_returns_true_hides_nothing_from_toolsets(fails: bool):
-    """The model is exited as on the base; toolsets of `async with agent` see how the block ended."""
-    journal = Journal()
-    model: Any = scripted()
-
-    class Swallowing(type(model)):  # pyright: ignore[reportUntypedBaseClass]
-        async def __aexit__(self, *args: object) -> bool:
-            journal.note('model', self, *args)
-            return True
-
-    model.__class__ = Swallowing
-    agent = Agent(model, toolsets=[Server('t', journal)])
-    error = RuntimeError('The block failed')
-    try:
-        async with agent:
-            await agent.run('go')
-            if fails:
-                raise error
-    except RuntimeError as raised:
-        assert raised is error
-    exits = [event.got for event in journal.of('exit') if event.kind == 'exit']
-    assert (exits[-1][1] is error) if fails else exits[-1] == SUCCESS

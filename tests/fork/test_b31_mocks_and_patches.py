@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock, patch
 
 import pytest
-from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext
+from pydantic_ai import AbstractToolset, FunctionToolset, RunContext
 from pydantic_ai.toolsets import CombinedToolset, WrapperToolset
 
-from .capabilities import contributing
-from .delegation import Notes, called, calling, calls, delegating, parent_of
+from .delegation import called, calling
 from .line import WRAPPERS
 from .toolsets import METHODS, HandWritten, Journal, Server, Session, run_as, scripted, tool_of
 
@@ -84,47 +82,6 @@ HOLDERS: dict[str, Callable[[Any], AbstractToolset[Any]]] = {
     'a wrapper of a wrapper': lambda toolset: WrapperToolset(WrapperToolset(toolset)),
     'beside a stateful one': lambda toolset: CombinedToolset([Session('t', Journal()), WrapperToolset(toolset)]),
 }
-holders = pytest.mark.parametrize('hold', HOLDERS.values(), ids=HOLDERS)
-ducks = pytest.mark.parametrize('kind', [Duck, RegisteredDuck])
-
-
-@ducks
-@holders
-@methods
-async def test_b31_object_with_the_methods_of_a_toolset_works_inside_others(kind: type[Duck], hold: Any, method: str):
-    duck = kind()
-    await run_as('run', calling(['duck'], toolsets=[hold(duck)]), method)
-    assert duck.called == ['enter', 'call', 'exit']
-
-
-@ducks
-async def test_b31_async_with_agent_enters_such_an_object(kind: type[Duck]):
-    duck = kind()
-    async with Agent(toolsets=[WrapperToolset(duck)]):  # pyright: ignore[reportArgumentType]
-        assert duck.called == ['enter']
-    assert duck.called == ['enter', 'exit']
-
-
-@methods
-async def test_b31_registered_class_is_a_toolset(method: str):
-    duck = RegisteredDuck()
-    agent = calling(['duck'], toolsets=[duck])
-    await run_as('run', agent, method)
-    toolsets: Any = [duck]
-    with agent.override(toolsets=toolsets):
-        await run_as('override', agent, method)
-    assert duck.called == ['enter', 'call', 'exit'] * 2
-
-
-@ducks
-@holders
-async def test_b31_sub_agent_uses_such_an_object_as_its_parent_does(kind: type[Duck], hold: Any):
-    duck = kind()
-    held = hold(duck)
-    child = calling(['duck'], toolsets=[held])
-    await run_as('parent', calling(['duck'], ['delegate'], toolsets=[held, delegating(child)]))
-    assert duck.called.count('call') == 2
-    assert duck.called.count('enter') == duck.called.count('exit')
 
 
 def mock_of(cls: type[Any] | None) -> Any:
@@ -153,26 +110,6 @@ async def test_b31_mock_of_a_toolset_works(cls: type[Any], hold: Any, method: st
     await run_as('run', calling(['mock'], toolsets=[hold(mock)]), method)
     mock.call_tool.assert_awaited_once()
     mock.__aenter__.assert_awaited_once()
-    mock.__aexit__.assert_awaited_once()
-
-
-@methods
-async def test_b31_mock_without_spec_works_where_the_base_takes_it(method: str):
-    """It can be called as a function can, but has the methods of a toolset."""
-    mock = mock_of(None)
-    await run_as('run', calling(['mock']), method, toolsets=[mock])
-    agent = calling(['mock'])
-    with agent.override(toolsets=[mock]):
-        await run_as('override', agent, method)
-    await run_as('factory', calling(['mock'], toolsets=[lambda ctx: mock]), method)
-    assert mock.call_tool.await_count == 3
-    mock.assert_not_called()
-
-
-async def test_b31_async_with_agent_enters_a_mock():
-    mock = mock_of(AbstractToolset)
-    async with Agent(toolsets=[mock]):
-        mock.__aenter__.assert_awaited_once()
     mock.__aexit__.assert_awaited_once()
 
 
@@ -222,88 +159,6 @@ async def test_b31_method_set_on_an_instance_is_called(name: str):
     # An entry and exit of the instance itself are looked up on its class
     assert counted
     assert journal.lifecycle == ['+t', '-t']
-
-
-async def test_b31_for_sub_agent_patched_on_a_class_is_asked():
-    class Patched(Notes):
-        pass
-
-    asked: list[Any] = []
-
-    def answer(self: Any, ctx: RunContext[Any]) -> Any:
-        asked.append(self)
-        return Session('t', self.journal)
-
-    journal = Journal()
-    notes = Patched('t', journal)
-    child = calling(['t'], toolsets=[notes])
-    with patch.object(Patched, 'for_sub_agent', answer):
-        await run_as('parent', parent_of(child, notes))
-    assert asked == [called(journal, 'parent')]
-    assert called(journal, 'child').values == ['child']
-
-
-async def test_b31_copy_patched_on_a_class_is_called():
-    class Patched(Session):
-        pass
-
-    made: list[Any] = []
-    original = Patched.copy
-
-    def copy(self: Any) -> Any:
-        made.append(original(self))
-        return made[-1]
-
-    journal = Journal()
-    agent = calling(['t'], toolsets=[Patched('t', journal)])
-    with patch.object(Patched, 'copy', copy):
-        await run_as('run', agent)
-    assert made == [called(journal, 'run')]
-
-
-async def test_b31_hooks_of_a_capability_patched_on_its_class_are_called():
-    capability = contributing(Server('t', Journal()))
-    hooked: list[str] = []
-
-    async def before_run(self: Any, ctx: RunContext[Any]) -> None:
-        hooked.append('before_run')
-
-    async def after_run(self: Any, ctx: RunContext[Any], *, result: Any) -> Any:
-        hooked.append('after_run')
-        return result
-
-    agent = Agent(scripted(['t']), capabilities=[capability])
-    with (
-        patch.object(type(capability), 'before_run', before_run),
-        patch.object(type(capability), 'after_run', after_run),
-    ):
-        await agent.run('go')
-    assert hooked == ['before_run', 'after_run']
-
-
-async def test_b31_child_in_the_background_uses_what_all_runs_share_after_its_parent_has_ended():
-    journal = Journal()
-    pool = Server('t', journal)
-    waits, go_on, tasks = asyncio.Event(), asyncio.Event(), list[asyncio.Task[Any]]()
-    waiting, tools = FunctionToolset[Any](max_retries=0), FunctionToolset[Any](max_retries=0)
-    child = calling(['wait'], ['t'], toolsets=[pool, waiting], name='child')
-
-    async def wait(value: str) -> None:
-        waits.set()
-        await go_on.wait()
-
-    async def start(value: str) -> None:
-        tasks.append(asyncio.ensure_future(run_as('child', child)))
-        await waits.wait()
-
-    waiting.add_function(wait)
-    tools.add_function(start)
-    await run_as('parent', calling(['start'], toolsets=[pool, tools], name='parent'))
-    go_on.set()
-    await asyncio.gather(*tasks)
-    assert calls(journal, 'child') == [pool]
-    entries = sorted((event.kind, event.run) for event in journal.of('enter', 'exit'))
-    assert entries == [('enter', 'child'), ('enter', 'parent'), ('exit', 'child'), ('exit', 'parent')]
 
 
 class Entry:

@@ -70,11 +70,6 @@ class Server:
 kinds = pytest.mark.parametrize('kind', ['scope', 'pool'])
 
 
-@pytest.fixture
-def all_tasks() -> Any:
-    return asyncio.all_tasks
-
-
 async def settle() -> None:
     """Let Python end the generators that nobody reads any more, and the tasks that it does that in."""
     gc.collect()
@@ -122,56 +117,6 @@ async def test_b33_generator_that_is_closed_early_leaves_nothing(kind: str, chun
     assert asyncio.all_tasks() <= before
 
 
-@kinds
-async def test_b33_generators_read_in_turns_by_one_task_keep_their_own(kind: str):
-    """One websocket with two chats."""
-    server = Server(kind, Session('t', Journal()))
-    streams = {user: server.stream(user, messages=2) for user in ('Ada', 'Bob', 'Eve')}
-    last: dict[str, str] = {}
-    while streams:
-        for user, stream in list(streams.items()):
-            try:
-                last[user] = await anext(stream)
-            except StopAsyncIteration:
-                del streams[user]
-            await server.elsewhere()
-    assert last == {user: ','.join([user] * 4) for user in last}
-    await server.end()
-    server.check('Ada', 'Bob', 'Eve')
-
-
-@kinds
-async def test_b33_chunks_awaited_in_tasks_of_their_own_go_on_in_their_conversation(kind: str):
-    """As for keep-alive pings: the next chunk is awaited in a task, and each message continues the chat."""
-    server = Server(kind, Session('t', Journal()))
-    stream = server.stream('Ada', messages=3)
-    chunks: list[str] = []
-    while True:
-        waiting = asyncio.ensure_future(anext(stream, None))
-        while not waiting.done():
-            await asyncio.wait([waiting], timeout=0)
-            await asyncio.sleep(0)
-        if waiting.result() is None:
-            break
-        chunks.append(waiting.result())  # pyright: ignore[reportArgumentType]
-        await server.elsewhere()
-    assert chunks[-1] == ','.join(['Ada'] * 6)
-    await server.end()
-    server.check('Ada')
-
-
-@kinds
-async def test_b33_chunks_awaited_with_a_timeout_go_on_in_their_conversation(kind: str):
-    server = Server(kind, Session('t', Journal()))
-    stream = server.stream('Ada', messages=2)
-    last = ''
-    while chunk := await asyncio.wait_for(anext(stream, None), 60):
-        last = chunk
-    assert last == ','.join(['Ada'] * 4)
-    await server.end()
-    server.check('Ada')
-
-
 async def test_b33_task_group_in_a_toolset_of_a_pool_survives_generators_that_end_elsewhere():
     """The pool enters and exits in a task of the scope's own, so it doesn't matter which task ends a generator."""
     server = Server('pool', Grouped('t', Journal()))
@@ -187,18 +132,3 @@ async def test_b33_task_group_in_a_toolset_of_a_pool_survives_generators_that_en
     await server.end()
     server.check('Ada')
     assert server.journal.lifecycle.count('+t') == 1
-
-
-async def test_b33_messages_of_one_key_continue_after_a_reader_has_gone():
-    server = Server('pool', Session('t', Journal()))
-    for number in range(3):
-        async for _ in server.stream('Ada'):
-            if number == 1:
-                break
-        await settle()
-    async with server.pool('Ada') as chat:
-        values = chat.instance_of(server.toolset).values
-        assert set(values) == {'Ada'}
-        assert len(values) >= 4
-    await server.end()
-    server.check('Ada')

@@ -9,8 +9,7 @@ import asyncio
 import gc
 import weakref
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -77,16 +76,6 @@ def made(toolset: Any) -> Any:
     return toolset
 
 
-@pytest.fixture(autouse=True)
-def without_garbage_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    ALIVE.clear()
-    yield
-    ALIVE.clear()
-    gc.enable()
-
-
 NEEDS_THE_COLLECTOR = {
     ('run_stream', 'model'),
     ('run_stream_events', 'model'),
@@ -104,10 +93,6 @@ def check_freed(number: int, method: str = '', how: str = '') -> None:
     assert len(ALIVE) >= number
     kept = Counter(type(toolset).__name__ for each in ALIVE if (toolset := each()) is not None)
     assert not kept, f'{dict(kept)} of {len(ALIVE)} were not freed'
-
-
-class Boom(Exception):
-    pass
 
 
 TOOLSETS: dict[str, Callable[..., list[Any]]] = {
@@ -167,44 +152,6 @@ def test_b39_after_success(make: Any, method: str, given: str):
     asyncio.run(main())
 
 
-@pytest.mark.parametrize('around', [lambda inner: inner, View])
-def test_b39_run_does_not_grow_by_what_a_factory_makes_for_each_step(around: Any):
-    alive: list[int] = []
-
-    def factory(ctx: RunContext[Any]) -> AbstractToolset[Any]:
-        alive.append(sum(each() is not None for each in ALIVE))
-        inner = DynamicToolset(lambda ctx: made(Plain('inner')))
-        return made(CombinedToolset([made(Plain()), around(made(inner))]))
-
-    ALIVE.clear()
-    agent = Agent(scripted(*[['t']] * 20), toolsets=[factory])
-    assert asyncio.run(do(agent, 'run')) == 'done'
-    # Those of the step before, and maybe of the one before that
-    assert max(alive) <= 2 * (alive[1] - alive[0]), alive
-
-
-@toolsets
-@methods
-@pytest.mark.parametrize('fails', ['tool', 'model'])
-def test_b39_after_failure(make: Any, method: str, fails: str):
-    """Nobody keeps the exception either."""
-
-    async def main() -> None:
-        several = make(fails=Boom('tool') if fails == 'tool' else None)
-        agent = Agent(scripted(['t'], Boom('model')), toolsets=several)
-        for _ in range(3):
-            try:
-                await do(agent, method)
-            except Boom as error:
-                clear(error)
-            else:
-                pytest.fail('The run succeeded')
-        await settle(method)
-        check_freed(3, method, fails)
-
-    asyncio.run(main())
-
-
 def clear(error: BaseException | None) -> None:
     """Let go of what an exception and those before it hold: a model's script raises the same one in each run."""
     seen: set[int] = set()
@@ -242,27 +189,6 @@ def test_b39_after_cancellation(make: Any, method: str):
         check_freed(3, method, 'cancelled')
 
     asyncio.run(main())
-
-
-def test_b39_after_cancellation_while_tools_are_listed():
-    """The collector finds what the exception holds. Python 3.10 keeps for ever what a cancelled task raises that is asked after `gather()`."""
-
-    class Slow(Plain):
-        async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-            reached.set()
-            return await asyncio.Event().wait() and {}
-
-    async def main() -> None:
-        task = asyncio.ensure_future(Agent(scripted(['t']), toolsets=[Slow(), Plain('u')]).run('go'))
-        await reached.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    reached = asyncio.Event()
-    asyncio.run(main())
-    gc.collect()
-    check_freed(2)
 
 
 async def _leave_iter(agent: Any) -> None:
@@ -332,22 +258,6 @@ def test_b39_after_sub_agents(policy: str, method: str, handed: bool):
     asyncio.run(main())
 
 
-@toolsets
-def test_b39_after_the_result_is_gone(make: Any):
-    """The result has the run's toolsets to look at, and nothing else keeps them."""
-
-    async def main() -> None:
-        several = make()
-        agent = Agent(scripted(['t']), toolsets=several)
-        result = await agent.run('go')
-        await settle()
-        assert result.output == 'done'
-        del result
-        check_freed(1)
-
-    asyncio.run(main())
-
-
 # What a run leaves to the garbage collector
 
 
@@ -395,27 +305,6 @@ def test_b39_run_leaves_no_more_to_the_garbage_collector_than_on_the_base(make: 
     agent, plain = Agent(scripted(*steps), toolsets=several), Agent(scripted(*steps), tools=[t])
     # The nodes of a run make cycles of their own
     assert unreachable_after(lambda: do(agent, method)) <= unreachable_after(lambda: do(plain, method))
-
-
-FAILING: dict[str, Callable[[], list[Any]]] = {
-    'stateful': lambda: [Plain(fails=Boom('tool'))],
-    'in two places': lambda: [(t := Plain(fails=Boom('tool'))), t.prefixed('x')],
-    'a factory': lambda: [lambda: Plain(fails=Boom('tool'))],
-    'a factory at each step': lambda: [DynamicToolset[Any](lambda ctx: Plain(fails=Boom('tool')))],
-}
-
-
-@pytest.mark.parametrize('make', FAILING.values(), ids=FAILING)
-@pytest.mark.parametrize('method', ['run', 'WrapperAgent', 'run_stream'])
-def test_b39_failed_run_leaves_no_more_to_the_garbage_collector_than_on_the_base(make: Any, method: str):
-    """The caller drops the exception, but doesn't take it apart: no frame of its traceback leads back to it."""
-
-    async def fail() -> None:
-        with suppress(Boom):
-            await do(agent, method)
-
-    agent = Agent(scripted(['t']), toolsets=make())
-    assert unreachable_after(fail) <= 10  # as on the base
 
 
 @pytest.mark.parametrize('policy', ['share', 'own', 'view'])

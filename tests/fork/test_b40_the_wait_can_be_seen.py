@@ -11,10 +11,10 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext
-from pydantic_ai.capabilities import HandleDeferredToolCalls, Instrumentation
+from pydantic_ai.capabilities import Instrumentation
 from pydantic_ai.models.instrumented import InstrumentationSettings
 
-from .approvals import OUTPUTS, Tools, agent_of, answer_all
+from .approvals import OUTPUTS, Tools, agent_of
 from .toolsets import METHODS
 
 pytestmark = pytest.mark.anyio
@@ -69,43 +69,3 @@ async def test_b40_the_span_covers_the_wait_and_says_what_came_of_it(method: str
     (span,) = traced.spans
     assert span.start_time and span.end_time and span.end_time - span.start_time >= 190_000_000
     assert span.parent is not None
-
-
-@pytest.mark.parametrize('include_content', [True, False])
-async def test_b40_arguments_are_there_only_with_content(include_content: bool):
-    traced = Traced(include_content=include_content)
-
-    def handler(ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
-        return answer_all(requests)
-
-    await agent_of(Tools(), ['delete'], capabilities=[traced.instrumentation]).run('go', deferred_tool_handler=handler)
-    (call,) = traced.calls()
-    assert call.get('arguments') == ('{"value":""}' if include_content else None)
-
-
-@pytest.mark.parametrize('include_content', [True, False])
-async def test_b40_a_handler_that_fails_ends_its_span(include_content: bool):
-    traced = Traced(include_content=include_content)
-
-    async def handler(ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
-        raise ConnectionError('secret')
-
-    with pytest.raises(ConnectionError):
-        await agent_of(Tools(), ['delete'], capabilities=[traced.instrumentation]).run(
-            'go', deferred_tool_handler=handler
-        )
-    (span,) = traced.spans
-    assert [call['name'] for call in traced.calls()] == ['delete']
-    assert ('secret' in span.to_json()) == include_content
-    assert 'ConnectionError' in span.to_json()
-
-
-async def test_b40_upstreams_capability_has_the_spans_of_the_base():
-    traced = Traced()
-
-    def handler(ctx: Any, requests: DeferredToolRequests) -> DeferredToolResults:
-        return answer_all(requests)
-
-    agent = agent_of(Tools(), ['delete'], capabilities=[traced.instrumentation, HandleDeferredToolCalls(handler)])
-    assert (await agent.run('go')).output == 'all done'
-    assert traced.spans == []

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent, RunContext, UserError
 from pydantic_ai.capabilities import AbstractCapability, CombinedCapability, WrapperCapability
 
-from .capabilities import Counting, realtime_session
+from .capabilities import Counting
 from .toolsets import METHODS, Journal, Session, run_as, scripted
 
 pytestmark = pytest.mark.anyio
@@ -75,37 +74,6 @@ async def test_b41_sub_agent_has_its_own_copy():
     await run_as('parent', parent)
 
     assert sorted(counting.log) == [1, 1, 1, 2, 2, 2]
-
-
-async def test_b41_sessions_with_a_realtime_model_have_copies():
-    counting = Counting()
-    agent = agent_with(capabilities=[counting])
-
-    for _ in range(2):
-        async with realtime_session(agent, 'session') as session:
-            async for _ in session:
-                pass
-
-    assert counting.log == [1, 1]
-
-
-async def test_b41_from_a_spec():
-    @dataclass
-    class Listed(Counting):
-        async def after_run(self, ctx: RunContext[Any], *, result: Any) -> Any:
-            seen.append(self.calls)
-            return result
-
-    seen: list[int] = []
-    agent = Agent.from_spec(
-        {'capabilities': ['Listed']},
-        model=scripted(['session'], ['session']),
-        toolsets=[Session('session', Journal())],
-        custom_capability_types=[Listed],
-    )
-    for name in ('one', 'two'):
-        await run_as(name, agent)
-    assert seen == [2, 2]
 
 
 async def test_b41_what_declares_nothing_is_shared():

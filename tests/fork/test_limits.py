@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import pkgutil
 import sys
-import threading
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -18,11 +15,10 @@ from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
 
-import anyio
 import pydantic_ai
 import pytest
 from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, toolsets
-from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
+from pydantic_ai.toolsets import CombinedToolset
 
 from .delegation import Notes, calling, delegating
 from .toolsets import Journal, Server, Session, once_per_run, run_as
@@ -155,68 +151,6 @@ def toolsets_known_to_modules() -> list[str]:
                 elif isinstance(item, (list, set, tuple, deque)):
                     queue.extend(item)
     return found
-
-
-async def test_limits_modules_keep_nothing_of_runs_that_have_ended():
-    def sizes() -> dict[tuple[str, str], int]:
-        return {(module.__name__, name): len(value) for module in loaded() for name, value in kept(module)}
-
-    async def runs() -> None:
-        notes = Notes('t', journal)
-        child = calling(['t'], toolsets=[notes.shared(), once_per_run(lambda: Session('u', journal))])
-        await run_as('parent', calling(['t'], ['delegate'], toolsets=[notes, delegating(child)]))
-
-    journal = Journal()
-    await runs()
-    gc.collect()
-    before = sizes()
-    for _ in range(5):
-        await runs()
-    assert {key: size for key, size in sizes().items() if size != before.get(key, size)} == {}
-
-
-LOCKS = (
-    *(asyncio.Lock, asyncio.Event, asyncio.Condition, asyncio.Semaphore, asyncio.Queue),
-    *(anyio.Lock, anyio.Event, anyio.Condition, anyio.Semaphore, anyio.CapacityLimiter),
-    *(type(threading.Lock()), type(threading.RLock()), threading.Event, threading.Condition, threading.Semaphore),
-)
-
-
-async def test_limits_toolsets_that_an_agent_keeps_hold_no_lock():
-    """A lock of an event loop can't be waited for in another one, and that's where a toolset may be used next."""
-    journal = Journal()
-    notes = Notes('t', journal)
-    dynamic = DynamicToolset[Any](lambda ctx: Session('u', journal))
-    given = [
-        notes,
-        notes.shared(),
-        CombinedToolset([notes.prefixed('x')]),
-        dynamic,
-        dynamic.shared().prefixed('y'),
-        once_per_run(lambda: Session('v', journal)),
-        once_per_run(lambda: Session('w', journal)).shared(),
-    ]
-    agent = calling(['t'], toolsets=[])
-    for toolset in given:
-        with agent.override(toolsets=[toolset]):
-            await asyncio.gather(*(agent.run('go', model='test') for _ in range(3)))
-    kept_by_agent = calling(['x0_t'], toolsets=[toolset.prefixed(f'x{number}') for number, toolset in enumerate(given)])
-    await asyncio.gather(*(kept_by_agent.run('go') for _ in range(2)))
-    queue: list[Any] = [*given, vars(kept_by_agent)]
-    seen: set[int] = set()
-    while queue:
-        item = queue.pop()
-        if id(item) in seen or item is journal:
-            continue
-        seen.add(id(item))
-        assert not isinstance(item, LOCKS)
-        if isinstance(item, dict):
-            # The base's own lock, for entering, is one of each event loop
-            queue.extend(value for name, value in item.items() if name != '_enter_lock')
-        elif isinstance(item, (list, tuple, set)):
-            queue.extend(item)
-        elif isinstance(item, AbstractToolset) or type(item).__module__.startswith('pydantic_ai.toolsets'):
-            queue.append(vars(item))
 
 
 async def test_limits_toolsets_that_an_agent_keeps_are_not_changed_by_runs():

@@ -20,16 +20,12 @@ from typing_extensions import Self
 
 from .delegation import Notes, calling, delegating, forked, fresh
 from .line import stream_events
-from .toolsets import METHODS, RUN, Journal, Server, Session, once_per_run, run_as
+from .toolsets import METHODS, RUN, Boom, Journal, Server, Session, once_per_run, run_as
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings('ignore:No agent run has worked')]
 
-SEEDS = range(int(os.environ.get('RANDOM_SCOPES', '100')))
+SEEDS = range(int(os.environ.get('RANDOM_SCOPES', '50')))
 RUN_METHODS = [method for method in METHODS if method != 'run_sync']
-
-
-class Boom(Exception):
-    pass
 
 
 class Logged(WrapperToolset[Any]):

@@ -27,10 +27,9 @@ from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 
 from .delegation import Answer, Ledger, Notes, forked
 from .line import WRAPPERS
-from .toolsets import RUN, Event, Server
+from .toolsets import RUN, Boom, Event, Server
 from .trees import (
     Audit,
-    Boom,
     Call,
     Faulty,
     Plan,

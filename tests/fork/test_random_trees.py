@@ -35,10 +35,9 @@ from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 from typing_extensions import Self
 
 from .line import WRAPPERS
-from .toolsets import RUN, Event, Journal, Server, Session, once_per_run
+from .toolsets import RUN, Boom, Event, Journal, Server, Session, once_per_run
 from .trees import (
     Audit,
-    Boom,
     Call,
     Faulty,
     Plan,

@@ -23,6 +23,7 @@ from pydantic_ai import (
     AbstractToolset,
     Agent,
     AgentRunResultEvent,
+    FunctionToolset,
     ModelMessage,
     ModelResponse,
     RunContext,
@@ -32,14 +33,19 @@ from pydantic_ai import (
     ToolsetTool,
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
-from pydantic_ai.toolsets import DynamicToolset
+from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import Self
 
-from .line import stream_events
+from .line import WRAPPERS, stream_events
 
 RUN: ContextVar[str] = ContextVar('RUN', default='')
 """The name of the run that the code runs in. A test sets it, so that a toolset knows its run without asking the implementation."""
+
+
+class Boom(Exception):
+    """What tests raise."""
+
 
 SUCCESS = (None, None, None)
 """What an exit gets when the run succeeded."""
@@ -175,33 +181,6 @@ class HandWrittenBase(AbstractToolset[Any]):
         return self if inner is self.inner else type(self)(inner)  # pyright: ignore[reportCallIssue]
 
 
-class FromBeforeForRun(AbstractToolset[Any]):
-    """What a hand-written wrapper inherits that doesn't know of `for_run()`, as those from before it."""
-
-    for_run = AbstractToolset.for_run
-
-
-class Whole:
-    """What a toolset defines that the base is to use as it is in each run, without looking inside."""
-
-    __slots__ = ()
-
-    def apply(self, visitor: Callable[[Any], None]) -> None:
-        visitor(self)
-
-    def visit_and_replace(self, visitor: Callable[[Any], Any]) -> Any:
-        return visitor(self)
-
-    async def for_run(self, ctx: RunContext[Any]) -> Any:
-        return self
-
-    async def for_run_step(self, ctx: RunContext[Any]) -> Any:
-        return self
-
-    async def get_instructions(self, ctx: RunContext[Any]) -> None:
-        return None
-
-
 def once_per_run(make: Callable[[], Any], **options: Any) -> Any:
     """Make a toolset of a function without parameters, which is called once per run, before the run enters anything."""
 
@@ -240,6 +219,16 @@ class HandWritten(HandWrittenBase):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         return await self.inner.call_tool(name, tool_args, ctx, tool)
+
+
+PLACES: dict[str, Callable[[Any], AbstractToolset[Any]]] = {
+    'alone': lambda toolset: toolset,
+    **{name: wrap for name, wrap in WRAPPERS.items() if name != 'PrefixedToolset'},
+    'HandWritten': HandWritten,
+    'CombinedToolset': lambda toolset: CombinedToolset([toolset, FunctionToolset[Any]()]),
+    'deeper': lambda toolset: CombinedToolset([HandWritten(CombinedToolset([toolset.renamed({'new': 'old'})]))]),
+}
+"""Where a toolset can stand in a list. Its tools keep their names there."""
 
 
 def tool_of(toolset: AbstractToolset[Any], name: str) -> ToolsetTool[Any]:

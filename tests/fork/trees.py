@@ -8,7 +8,7 @@ got the right exception (B5).
 >>> agent = Agent(scripted(['a']), toolsets=[Audit(Session('a', journal), 'b', journal)])
 >>> asyncio.run(run_as('one', agent))
 Traceback (most recent call last):
-tests.fork.trees.Boom: ('one', 'call', 1)
+tests.fork.toolsets.Boom: ('one', 'call', 1)
 >>> journal.lifecycle
 ['+a', '+b', '-b', '-a']
 """
@@ -40,7 +40,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from typing_extensions import Self
 
 from .line import stream_events
-from .toolsets import RUN, SUCCESS, Event, HandWrittenBase, Journal
+from .toolsets import RUN, SUCCESS, Boom, Event, HandWrittenBase, Journal
 
 # What happens to it
 
@@ -63,10 +63,6 @@ class Plan:
     request_limit: int | None = None
     leave_at: int | None = None
     """The node at which the body of `iter()` is left."""
-
-
-class Boom(Exception):
-    """What the scenarios raise."""
 
 
 @dataclass

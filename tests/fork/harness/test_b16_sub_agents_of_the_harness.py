@@ -9,17 +9,15 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, FunctionToolset, ModelMessage, ModelResponse, RunContext, TextPart, ToolCallPart
+from pydantic_ai import Agent, ModelMessage, ModelResponse, RunContext, TextPart, ToolCallPart
 from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
 from ..delegation import Answer, Ledger, Notes, called, calls, entries_and_exits, forked, fresh
-from ..toolsets import RUN, SUCCESS, Journal, Server, run_as
-from ..transactions import TRANSACTIONS, committed, new_database
+from ..toolsets import RUN, SUCCESS, Boom, Journal, Server, run_as
 
 # Not with `import`, whose types could be checked only where the harness is installed.
 harness: Any = import_module('pydantic_ai_harness.subagents')
@@ -38,10 +36,6 @@ class ForRun(Ledger):
 
 
 kinds = pytest.mark.parametrize('kind', [Notes, ForRun], ids=['copy', 'for_run'])
-
-
-class Boom(Exception):
-    """What the tests raise."""
 
 
 class Named(WrapperAgent[Any, Any]):
@@ -162,31 +156,6 @@ async def test_b16_sub_agent_that_is_the_agent_itself_gets_a_fresh_copy():
     assert not journal.of('ask')
 
 
-@pytest.mark.parametrize('policy', TRANSACTIONS)
-@pytest.mark.parametrize('child_succeeds, survives, parent_fails', TRANSACTIONS['shared'][1])
-async def test_b17_transaction_of_the_parent_is_committed_or_rolled_back_as_the_toolset_says(
-    tmp_path: Path, policy: str, child_succeeds: bool, survives: bool, parent_fails: bool
-):
-    cls, expected = TRANSACTIONS[policy]
-    failing = Server('fail', Journal(), fail={'call': Boom('failed')})
-    child = calling('child', ['write'], *([] if child_succeeds else [['fail']]))
-    parent = delegating(
-        'parent',
-        ['>child'],
-        ['write'],
-        *([['fail']] if parent_fails else []),
-        to=[child],
-        toolsets=[cls(database := new_database(tmp_path)), failing],
-        contain_errors=survives,
-    )
-    if parent_fails or not survives:
-        with pytest.raises(Boom):
-            await run_as('parent', parent)
-    else:
-        await run_as('parent', parent)
-    assert committed(database) == expected[child_succeeds, survives, parent_fails]
-
-
 @pytest.mark.parametrize('contained', [True, False])
 async def test_b17_exits_after_a_sub_agent_has_failed_get_the_exception_of_their_own_run(contained: bool):
     journal = Journal()
@@ -221,17 +190,6 @@ class Slow(Journal):
             await asyncio.sleep(self.seconds)
 
 
-async def test_b17_sub_agent_that_has_run_out_of_time_exits_its_own_and_leaves_the_borrowed():
-    journal = Slow(seconds=60)
-    own, shared = Notes('own', journal, answer=fresh), Notes('shared', journal)
-    child = calling('child', ['shared'])
-    parent = delegating('parent', ['>child'], ['shared'], to=[child], toolsets=[own, shared], timeout_seconds=1)
-    await run_as('parent', parent)
-    exits = [(event.toolset.name, event.run, event.got[0]) for event in journal.of('exit')]
-    assert exits == [('own', 'child', asyncio.CancelledError), ('shared', 'parent', None), ('own', 'parent', None)]
-    assert called(journal, 'parent').values == ['parent']
-
-
 # Several children
 
 
@@ -258,26 +216,6 @@ async def test_b21_sub_agents_that_run_in_parallel_each_ask(answer: Answer | Non
     assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
 
 
-@pytest.mark.parametrize('inherited', [True, False])
-async def test_b16_sub_agent_of_a_sub_agent_gets_the_live_toolsets_of_both(inherited: bool):
-    """The harness hands on what an agent was made with, so the grandchild has `u` from there, and `t` since it was made with it."""
-    journal = Journal()
-    t, u = Notes('t', journal), Notes('u', journal)
-    used = ['t', 'u'] if inherited else ['u']
-    grandchild = calling('grandchild', ['t', 'u'], toolsets=[t])
-    child = delegating('child', used, ['>grandchild'], to=[grandchild], toolsets=[u])
-    parent = delegating('parent', ['t'], ['>child'], ['t'], to=[child], toolsets=[t], inherit_tools=inherited)
-    await run_as('parent', parent)
-    live_t, live_u = called(journal, 'parent'), calls(journal, 'child')[-1]
-    assert calls(journal, 'child') == ([live_t, live_u] if inherited else [live_u])
-    assert calls(journal, 'grandchild') == [live_t, live_u]
-    assert live_t.values == ['parent', *(['child'] if inherited else []), 'grandchild', 'parent']
-    assert live_u.values == ['child', 'grandchild']
-    assert entries_and_exits(journal, live_t) == [('enter', 'parent'), ('exit', 'parent')]
-    assert entries_and_exits(journal, live_u) == [('enter', 'child'), ('exit', 'child')]
-    assert journal.lifecycle == ['+t', '+u', '-u', '-t']
-
-
 def in_background(child: Agent[Any, Any], *steps: Sequence[str], toolsets: Sequence[Any]) -> Agent[Any, Any]:
     """Make an agent that doesn't wait for another one that it delegates to."""
     sub_agents = [harness.SubAgent(Named(child))]
@@ -300,19 +238,3 @@ async def test_b16_sub_agent_in_the_background_has_its_own():
         ('exit', 'parent'),
     ]
     assert journal.of('ask') == []
-
-
-async def test_b16_sub_agent_in_the_background_is_stopped_before_the_toolsets_of_a_parent_that_fails_are_exited():
-    journal = Slow(seconds=60)
-    error = Boom('failed')
-
-    async def fail(value: str) -> None:
-        await journal.in_call.wait()
-        raise error
-
-    toolsets = [Notes('t', journal), FunctionToolset[Any]([fail])]
-    parent = in_background(calling('child', ['t']), ['>child'], ['fail'], toolsets=toolsets)
-    with pytest.raises(Boom):
-        await run_as('parent', parent)
-    exits = [(event.run, event.got[0]) for event in journal.of('exit')]
-    assert exits == [('child', asyncio.CancelledError), ('parent', Boom)]
