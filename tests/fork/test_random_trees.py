@@ -39,15 +39,19 @@ from .toolsets import RUN, Boom, Event, Journal, Server, Session, once_per_run
 from .trees import (
     Audit,
     Call,
+    Combine,
     Faulty,
     Plan,
     Straight,
     WithState,
+    Wrap,
     check_balance,
     check_exits,
     count_faults,
     model_of,
-    run_to_the_end,
+    run_planned,
+    settle,
+    wrapped,
 )
 
 AGENT = 'agent'
@@ -89,21 +93,6 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Wrap:
-    """A wrapper."""
-
-    kind: str
-    inner: Tree
-
-
-@dataclass(frozen=True)
-class Combine:
-    """A combination."""
-
-    inner: tuple[Tree, ...]
-
-
-@dataclass(frozen=True)
 class Dynamic:
     """A factory, which returns these in turn. `'again'` is what it returned before."""
 
@@ -124,13 +113,7 @@ CALLED = ['at each step', 'once, with the context', 'without context', 'class']
 
 def trees(leaves: st.SearchStrategy[Tree], size: int) -> st.SearchStrategy[Tree]:
     """Draw trees with these leaves, and at most that many."""
-
-    def extend(inner: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
-        return st.builds(Wrap, st.sampled_from(WRAPPER_KINDS), inner) | st.builds(
-            Combine, st.lists(inner, max_size=3).map(tuple)
-        )
-
-    return st.recursive(leaves, extend, max_leaves=size)
+    return st.recursive(leaves, partial(wrapped, WRAPPER_KINDS), max_leaves=size)
 
 
 def dynamics(results: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
@@ -437,29 +420,16 @@ class World:
                 yield toolset
 
 
-async def run_planned(
+async def run_in_task(
     agent: Agent[Any, Any], name: str, journal: Faulty, options: dict[str, Any]
 ) -> BaseException | None:
     """Do a run as planned, in a task of its own, and return what it raised."""
-
-    async def cancel_later() -> None:
-        for _ in range(plan.cancel_after or 0):
-            await asyncio.sleep(0)
-        journal.cancel()
-
-    plan = journal.plans[name]
     RUN.set(name)
     journal.tasks[name] = cast('asyncio.Task[Any]', asyncio.current_task())
-    canceller: asyncio.Task[None] | None = None
-    if plan.cancel_after is not None and plan.method != 'run_stream_events':
-        canceller = asyncio.create_task(cancel_later())
     try:
-        await run_to_the_end(agent, plan, journal, options)
+        await run_planned(agent, journal, options)
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 (the outcome is what is checked)
         return error
-    finally:
-        if canceller:
-            canceller.cancel()
     return None
 
 
@@ -469,7 +439,6 @@ async def play(scenario: Scenario) -> tuple[World, list[Any], dict[str, BaseExce
     Returns:
         The toolsets with their journal, what the agent was given, and what each run raised.
     """
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)  # of tasks that the base leaves behind
     journal = Faulty()
     world = World(journal)
     first = world.build(Leaf('server'))
@@ -492,7 +461,7 @@ async def play(scenario: Scenario) -> tuple[World, list[Any], dict[str, BaseExce
 
     async def do_rounds() -> None:
         for names in rounds:
-            runs = [asyncio.create_task(run_planned(agent, name, journal, options)) for name in names]
+            runs = [asyncio.create_task(run_in_task(agent, name, journal, options)) for name in names]
             outcomes.update(zip(names, await asyncio.gather(*runs), strict=True))
 
     options: dict[str, Any] = {} if scenario.override else {'toolsets': of_run}
@@ -518,8 +487,7 @@ async def play(scenario: Scenario) -> tuple[World, list[Any], dict[str, BaseExce
                 outcomes[AGENT] = error
             else:
                 outcomes[AGENT] = None
-    for _ in range(30):  # in which what a run has left behind does its damage
-        await asyncio.sleep(0)
+    await settle()
     return world, has, outcomes
 
 

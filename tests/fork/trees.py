@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from hypothesis import strategies as st
 from pydantic_ai import (
     AbstractToolset,
     Agent,
@@ -41,6 +42,29 @@ from typing_extensions import Self
 
 from .line import stream_events
 from .toolsets import RUN, SUCCESS, Boom, Event, HandWrittenBase, Journal
+
+# What a tree is: plain data, which hypothesis draws and prints
+
+
+@dataclass(frozen=True)
+class Wrap:
+    """A wrapper."""
+
+    kind: str
+    inner: Any
+
+
+@dataclass(frozen=True)
+class Combine:
+    """A combination."""
+
+    inner: tuple[Any, ...]
+
+
+def wrapped(kinds: Sequence[str], inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Draw wrappers of these kinds, and combinations."""
+    return st.builds(Wrap, st.sampled_from(kinds), inner) | st.builds(Combine, st.lists(inner, max_size=3).map(tuple))
+
 
 # What happens to it
 
@@ -253,7 +277,32 @@ def model_of(choose: Callable[[int, list[str]], Awaitable[Sequence[Call]]]) -> F
     return FunctionModel(respond, stream_function=stream)
 
 
-async def run_to_the_end(agent: Agent[Any, Any], plan: Plan, journal: Faulty, options: dict[str, Any]) -> None:
+async def settle() -> None:
+    """Wait until what runs have left behind has done its damage."""
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+async def run_planned(agent: Agent[Any, Any], journal: Faulty, options: dict[str, Any]) -> None:
+    """Do the run that the caller is in as it is planned."""
+    plan = journal.plans[RUN.get()]
+
+    async def cancel_later() -> None:
+        for _ in range(plan.cancel_after or 0):
+            await asyncio.sleep(0)
+        journal.cancel()
+
+    canceller: asyncio.Task[None] | None = None
+    if plan.cancel_after is not None and plan.method != 'run_stream_events':
+        canceller = asyncio.create_task(cancel_later())
+    try:
+        await _run_to_the_end(agent, plan, journal, options)
+    finally:
+        if canceller:
+            canceller.cancel()
+
+
+async def _run_to_the_end(agent: Agent[Any, Any], plan: Plan, journal: Faulty, options: dict[str, Any]) -> None:
     options = {**options, 'usage_limits': UsageLimits(request_limit=plan.request_limit)}
     if plan.method == 'run':
         await agent.run('go', **options)
