@@ -19,6 +19,8 @@ from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
 from series.postgres import NoPostgresError, find_postgres
 from series.side_by_side import AT_ONCE, FAILED, Part, print_results, run_all, succeeded
+from tests.carried import requirements as carried_need
+from tests.carried import write_carried
 from tests.checks import plan_checks, plan_nightly
 from tests.endurance.__main__ import requirements as endurance_needs
 
@@ -37,7 +39,7 @@ NIGHTLY = ('examples', 'endurance')
 SHARE, NIGHTLY_SHARE = ('--one-in=2', '--one-in=6'), ('--but-one-in=3', '--one-in=3')
 """Which variants of the contract's tests the newest Python and the oldest one run, in CI and by night. By night, each is run."""
 
-_SECONDS = {'engines': 180, 'examples': 120, 'endurance': 30, 'servers': 30, 'harness': 10}
+_SECONDS = {'engines': 180, 'carried': 180, 'examples': 120, 'endurance': 30, 'servers': 30, 'harness': 10}
 """How long parts take, about, that aren't for one version of Python."""
 
 Choose = Callable[[list[str]], list[str]]
@@ -214,6 +216,10 @@ def plan_line(
         title = f'{line.version} {what}, on Python {newest}'
         part = None if name in skip else _plan_part(title, [folder], requirements, line, name, found[newest], rest)
         planned[title] = part or SLOW
+    title = f'{line.version} with the tests of its patches, on Python {newest}'
+    # Their servers are each for a file.
+    chosen = ['-n', 'auto', '--dist', 'loadfile']
+    planned[title] = _plan_part(title, chosen, carried_need(line), line, 'carried', found[newest], rest, write_carried)
     return planned
 
 
@@ -225,14 +231,15 @@ def _plan_part(
     name: str,
     python: Path,
     rest: Sequence[str],
+    write: Callable[[Line], list[str]] = lambda line: [],
 ) -> Part:
-    """Plan tests that run in an environment of their own, which holds nothing but what they need."""
+    """Plan tests that run in an environment of their own, which holds nothing but what they need. Some are written first."""
     requirements = [*requirements, '--requirement', ROOT / 'requirements' / 'test.in']
 
     def command() -> list[str]:
         inside = make_environment(ROOT / 'build' / 'envs' / f'test-{line.base}-{name}', python, requirements)
         # `-I` keeps this folder and the user's packages off the path.
-        return [str(inside), '-I', '-m', 'pytest', *arguments, *rest]
+        return [str(inside), '-I', '-m', 'pytest', *arguments, *write(line), *rest]
 
     return Part(title, command, ROOT, seconds=_SECONDS.get(name, 150))
 

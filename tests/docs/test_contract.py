@@ -9,7 +9,12 @@ ROOT = Path(__file__).parents[2]
 LISTED = [
     int(number) for number in re.findall(r'^\| B(\d+) \|', (ROOT / 'docs/contract.md').read_text('utf-8'), re.MULTILINE)
 ]
-TESTED = {int(path.name[6:8]) for path in (ROOT / 'tests/fork').rglob('test_b[0-9][0-9]_*.py')}
+TESTED = {
+    int(number)
+    for path in (ROOT / 'tests/fork').rglob('test_b[0-9][0-9]_*.py')
+    for number in re.findall(rf'^(?:async )?def test_b({path.name[6:8]})_', path.read_text('utf-8'), re.MULTILINE)
+}
+"""The points that have a test by that name, in a file by that name, which the page names."""
 
 
 def test_contract_lists_each_point_once() -> None:

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from pydantic_ai import AbstractToolset, Agent, RunContext, WrapperToolset
+from pydantic_ai import AbstractToolset, Agent, WrapperToolset
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.toolsets import CombinedToolset, PrefixedToolset
 
@@ -115,57 +115,3 @@ async def test_b02_stateful_toolset_with_copy_is_accepted_everywhere(method: str
     assert await METHODS[method](agent, toolsets=[toolset('b')]) == 'done'
     with agent.override(toolsets=[toolset('c')]):
         assert await METHODS[method](agent) == 'done'
-
-
-class ReturnsItself(Session):
-    """What published toolsets look like: state, and a `for_run()` that isolates nothing."""
-
-    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-        return self
-
-
-class Mixin:
-    async def for_run(self, ctx: RunContext[Any]) -> Any:
-        return self
-
-
-class Inherits(Mixin, Plain):
-    stateful = True
-    id = 'faulty'  # pyright: ignore[reportAssignmentType,reportIncompatibleMethodOverride]
-
-
-class Computed(Plain):
-    """One that says itself when it's asked, in an attribute of the instance."""
-
-    def __init__(self) -> None:
-        self.stateful = True
-
-    @property
-    def id(self) -> str:
-        return 'faulty'
-
-    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-        return self
-
-
-ITSELF: dict[str, Callable[[], AbstractToolset[Any]]] = {
-    'its own': lambda: ReturnsItself('faulty', Journal()),
-    'inherited': Inherits,
-    'by instance': Computed,
-    'wrapped': lambda: ReturnsItself('faulty', Journal()).prefixed('x'),
-    'combined': lambda: among_others(ReturnsItself('faulty', Journal())),
-}
-
-
-@pytest.mark.parametrize('make', ITSELF.values(), ids=ITSELF)
-@pytest.mark.parametrize('method', METHODS)
-async def test_b02_for_run_that_returns_a_stateful_toolset_itself_is_refused_at_the_start(
-    make: Callable[[], AbstractToolset[Any]], method: str
-):
-    requests, journal = Requests(), Journal()
-    toolsets = [Server('server', journal), Session('session', journal), make()]
-    with pytest.raises(UserError, match='faulty') as caught:
-        await METHODS[method](Agent(requests.model, toolsets=toolsets))
-    assert 'for_run()' in caught.value.message
-    assert requests.count == 0
-    assert journal.lifecycle == []

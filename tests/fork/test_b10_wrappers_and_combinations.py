@@ -77,50 +77,6 @@ async def test_b10_wrapper_does_the_same_to_the_tools_of_a_copy(wrap: Wrap):
     assert len(with_copies) == 1
 
 
-class Titled(Notes):
-    """A toolset with attributes and methods that no other has."""
-
-    title = 'of the class'
-
-    def last(self) -> str | None:
-        return self.values[-1] if self.values else None
-
-
-class Reads(WrapperToolset[Any]):
-    """A user's wrapper that reads what only the wrapped class has."""
-
-    async def call_tool(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        await super().call_tool(name, *args, **kwargs)
-        wrapped: Any = self.wrapped
-        read.append((wrapped.title, wrapped.last(), list(wrapped.values), wrapped.name, wrapped.id))
-        with pytest.raises(AttributeError):
-            wrapped.no_such_thing  # noqa: B018
-        return ''
-
-
-read: list[tuple[Any, ...]] = []
-
-READ: dict[str, Callable[[Any], list[Any]]] = {
-    'alone': lambda t: [Reads(t)],
-    'in two places': lambda t: [t.prefixed('x'), Reads(t)],
-    'twice in it': lambda t: [Reads(t), Reads(t).prefixed('x')],
-    'shared': lambda t: [Reads(t.shared())],
-    'deeper': lambda t: [CombinedToolset([Reads(t).renamed({}), t.prefixed('x')])],
-}
-
-
-@pytest.mark.parametrize('tree', READ.values(), ids=READ)
-@pytest.mark.parametrize('handed', [False, True])
-async def test_b10_what_a_wrapper_reads_from_what_is_borrowed_is_there(tree: Callable[[Any], list[Any]], handed: bool):
-    read.clear()
-    titled = Titled('t', Journal())
-    toolsets = tree(titled)
-    child = Agent(scripted(['t']), toolsets=[] if handed else toolsets)
-    delegate = delegating(child, options=lambda ctx: {'toolsets': ctx.for_sub_agent(*toolsets)} if handed else {})
-    await run_as('parent', Agent(scripted(['delegate']), toolsets=[*toolsets, delegate]))
-    assert read == [('of the class', 'child', ['child'], 't', 't')]
-
-
 class Limited(WrapperToolset[Any]):
     """A user's wrapper that says nothing of copies."""
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import anyio
 import pytest
 from pydantic_ai import FunctionToolset, ModelMessage, RunContext, TextOutput
 from pydantic_ai.capabilities import PrepareTools, ProcessHistory
@@ -22,7 +21,7 @@ from .delegation import (
     entries_and_exits,
     never,
 )
-from .toolsets import Journal, Server, run_as
+from .toolsets import Journal, run_as
 
 pytestmark = pytest.mark.anyio
 
@@ -161,31 +160,3 @@ async def test_b16_worker_that_a_tool_call_has_started_works_for_nobody_else_wit
         assert ('enter', f'job of {user}') in entries_and_exits(journal, own)
     # A call that has started a run and waits for it is one that the run is in
     assert {event.run for event in journal.of('ask')} <= (set() if awaited else {'job of Ada'})
-
-
-async def test_b16_run_that_starts_while_the_enclosing_one_exits_gets_its_own_copy():
-    """Its toolsets are about to be exited, or have been."""
-    journal = Journal()
-    notes = Notes('t', journal, answer=never)
-    child = calling(['t'], toolsets=[notes])
-    tasks: list[asyncio.Future[Any]] = []
-    exiting, done = anyio.Event(), anyio.Event()
-
-    class Last(Server):
-        async def __aexit__(self, *args: object) -> bool | None:
-            exiting.set()
-            await done.wait()
-            return await super().__aexit__(*args)
-
-    async def later() -> None:
-        await exiting.wait()
-        await run_as('child', child)
-        done.set()
-
-    async def start(value: str) -> None:
-        tasks.append(asyncio.ensure_future(later()))
-
-    toolsets = [notes, FunctionToolset[Any]([start]), Last('last', Journal())]
-    await run_as('parent', calling(['t'], ['start'], toolsets=toolsets))
-    await tasks[0]
-    assert called(journal, 'child').values == ['child']

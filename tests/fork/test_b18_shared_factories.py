@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from pydantic_ai import AbstractToolset, RunContext
+from pydantic_ai import AbstractToolset
 from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 
-from .delegation import called, calling, event_loop, happened
-from .toolsets import RUN, Journal, Server, Session, run_as
+from .delegation import calling, event_loop
+from .toolsets import RUN, Journal, Session
 
 pytestmark = pytest.mark.anyio
 
@@ -36,18 +36,6 @@ PLACES: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
 }
 factories = pytest.mark.parametrize('factory', FACTORIES.values(), ids=FACTORIES)
 places = pytest.mark.parametrize('place', PLACES.values(), ids=PLACES)
-
-
-def check_own(journal: Journal, runs: list[str]) -> None:
-    """Check that each run had a toolset of its own, which it entered as often as it exited it."""
-    found = [called(journal, run) for run in runs]
-    assert len({id(toolset) for toolset in found}) == len(runs)
-    for run, toolset in zip(runs, found, strict=True):
-        assert toolset.values == [run]
-        entries = [event.kind for event in happened(journal, toolset, 'enter', 'exit')]
-        assert entries
-        assert entries == ['enter', 'exit'] * (len(entries) // 2)
-    assert journal.of('copy') == []
 
 
 @factories
@@ -70,25 +58,3 @@ async def test_b18_shared_factory_works_in_threads(factory: Any, place: Any):
     assert len(journal.of('enter')) == len(journal.of('exit'))
     for event in journal.of('call'):
         assert set(event.toolset.values) == {event.run}
-
-
-@places
-@pytest.mark.parametrize('at_once', [False, True])
-async def test_b18_for_run_of_what_is_shared_is_called_in_each_run(place: Any, at_once: bool):
-    class Connected(Server):
-        async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-            await asyncio.sleep(0)
-            made.append(Server(self.name, self.journal))
-            return made[-1]
-
-    journal = Journal()
-    made: list[Server] = []
-    agent = calling(['t'], toolsets=[place(Connected('t', journal))])
-    runs = [f'run{number}' for number in range(3)]
-    if at_once:
-        await asyncio.gather(*(run_as(run, agent) for run in runs))
-    else:
-        for run in runs:
-            await run_as(run, agent)
-    check_own(journal, runs)
-    assert {id(called(journal, run)) for run in runs} == {id(toolset) for toolset in made}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from pydantic_ai import AbstractToolset, RunContext, WrapperToolset
-from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
+from pydantic_ai.toolsets import DynamicToolset
 from typing_extensions import Self
 
 from .delegation import (
@@ -19,10 +18,8 @@ from .delegation import (
     calling,
     delegating,
     entries_and_exits,
-    forked,
     fresh,
 )
-from .line import WRAPPERS
 from .toolsets import Journal, run_as
 
 pytestmark = pytest.mark.anyio
@@ -57,47 +54,6 @@ class Audit(WrapperToolset[Any]):
     async def call_tool(self, name: str, tool_args: Any, ctx: RunContext[Any], tool: Any) -> Any:
         self.log.append(f'{tool_args["value"]}: {name}')
         return await super().call_tool(name, tool_args, ctx, tool)
-
-
-@dataclass
-class OwnLog(Audit):
-    """One that builds the sub-agent's around what the inside answered, as the contract's example does."""
-
-    def for_sub_agent(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
-        new = replace(self, wrapped=self.wrapped.for_sub_agent(ctx), log=['begin'], entered=[])
-        self.made.append(new)
-        return new
-
-
-@dataclass
-class Totals(CombinedToolset[Any]):
-    """A combination with state of its own."""
-
-    stateful: bool = True
-    log: list[str] = field(default_factory=list[str])
-    made: list[Any] = field(default_factory=list[Any])
-    shared_attributes = frozenset({'made'})
-
-    def copy(self) -> Self:
-        copy = replace(self, toolsets=[toolset.copy() for toolset in self.toolsets], log=[])
-        self.made.append(copy)
-        return copy
-
-    async def call_tool(self, name: str, tool_args: Any, ctx: RunContext[Any], tool: Any) -> Any:
-        self.log.append(f'{tool_args["value"]}: {name}')
-        return await super().call_tool(name, tool_args, ctx, tool)
-
-
-PLACES: dict[str, Callable[[AbstractToolset[Any]], AbstractToolset[Any]]] = {
-    **{name: wrap for name, wrap in WRAPPERS.items() if name != 'PrefixedToolset'},
-    'CombinedToolset': lambda toolset: CombinedToolset([toolset]),
-    'Audit': Audit,
-    'OwnLog': OwnLog,
-    'Totals': lambda toolset: Totals([toolset]),
-    'many': lambda toolset: CombinedToolset(
-        [OwnLog(Totals([Audit(toolset).filtered(lambda ctx, tool: True)])).renamed({})]
-    ),
-}
 
 
 @pytest.mark.parametrize('per_step', [True, False])
@@ -138,23 +94,3 @@ async def test_b19_dynamic_toolset_passes_it_on_to_what_it_has_made(
     assert len(made) == (4 if per_step else 1)
     for toolset in made:
         assert entries_and_exits(journal, toolset) == [('enter', 'parent'), ('exit', 'parent')]
-
-
-@pytest.mark.parametrize(
-    # What a class has built in its own `for_sub_agent()` stands for nothing that was wired
-    'place',
-    [place for name, place in PLACES.items() if name not in ('OwnLog', 'many')],
-)
-@pytest.mark.parametrize('is_handed_over', [False, True])
-async def test_b19_what_is_inside_of_an_answer_is_live_for_sub_agents_below(
-    is_handed_over: bool, place: Callable[[AbstractToolset[Any]], AbstractToolset[Any]]
-):
-    """The sub-agent has a snapshot of its own inside, and the one below it begins with that."""
-    journal = Journal()
-    notes = Notes('t', journal, answer=forked)
-    placed = place(notes)
-    grandchild = delegating(calling(['t'], toolsets=[notes]), run='grandchild')
-    child = calling(['t'], ['delegate'], toolsets=[grandchild])
-    options: Options = lambda ctx: {'toolsets': ctx.for_sub_agent(placed) if is_handed_over else [placed]}
-    await run_as('parent', calling(['t'], ['delegate'], toolsets=[placed, delegating(child, options=options)]))
-    assert called(journal, 'grandchild').values == ['parent', 'child', 'grandchild']

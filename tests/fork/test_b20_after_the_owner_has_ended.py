@@ -10,7 +10,7 @@ import pytest
 from pydantic_ai import AbstractToolset, FunctionToolset, RunContext, UserError
 from pydantic_ai.toolsets import CombinedToolset
 
-from .delegation import Ledger, Notes, Passing, calling, calls, entries_and_exits, happened
+from .delegation import Ledger, Notes, Passing, calling, calls, entries_and_exits
 from .toolsets import METHODS, Journal, run_as
 
 pytestmark = pytest.mark.anyio
@@ -81,23 +81,3 @@ async def test_b20_background_child_cannot_use_what_its_parent_has_exited(
     assert journal.events == before
     (live,) = calls(journal, 'child')
     assert entries_and_exits(journal, live) == [('enter', 'parent'), ('exit', 'parent')]
-
-
-@kinds
-@pytest.mark.parametrize('name', [name for name in PLACES if name != 'shared'])
-async def test_b20_child_that_starts_after_the_end_with_what_was_handed_over_is_refused(kind: type[Notes], name: str):
-    handed: list[Any] = []
-
-    async def hand_over(ctx: RunContext[Any], value: str) -> None:
-        handed.extend(ctx.for_sub_agent(placed))
-
-    journal = Journal()
-    notes = kind('t', journal)
-    placed = PLACES[name](notes)
-    await run_as('parent', calling(['t'], ['hand_over'], toolsets=[placed], tools=[hand_over], name='boss'))
-    (live,) = calls(journal, 'parent')
-    before = happened(journal, live)
-    with pytest.raises(UserError) as caught:
-        await run_as('child', calling(['t']), toolsets=handed)
-    check_refused(caught.value, notes, 'boss')
-    assert happened(journal, live) == before

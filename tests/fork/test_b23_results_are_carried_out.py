@@ -7,24 +7,19 @@ from typing import Any
 
 import pytest
 from pydantic_ai import (
-    Agent,
-    ApprovalRequired,
     DeferredToolRequests,
     DeferredToolResults,
-    FunctionToolset,
     ImageUrl,
     ModelMessage,
     ModelRequest,
     ModelRetry,
     RetryPromptPart,
-    RunContext,
-    ToolApproved,
     ToolDenied,
     ToolReturn,
     UserPromptPart,
 )
 
-from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, calling
+from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all
 from .toolsets import METHODS
 
 pytestmark = pytest.mark.anyio
@@ -45,27 +40,6 @@ async def test_b23_other_tools_run_once_and_before_the_handler(method: str):
     agent = agent_of(tools, ['delete', 'look', 'send', 'write'], ['look.2'])
     assert await METHODS[method](agent, deferred_tool_handler=Handler(answer)) == 'all done'
     assert sorted(tools.tried) == ['delete', 'look', 'look.2', 'send', 'write', 'write']
-
-
-@pytest.mark.parametrize('method', METHODS)
-async def test_b23_arguments_that_were_overridden_are_not_those_of_what_asks_again(method: str):
-    """The call that is left over has the model's arguments, as the history has that a second run starts from."""
-    values: list[str] = []
-    toolset = FunctionToolset[Any]()
-
-    @toolset.tool
-    async def pay(ctx: RunContext[Any], value: str) -> str:
-        values.append(value)
-        raise ApprovalRequired
-
-    def answer(requests: DeferredToolRequests) -> DeferredToolResults:
-        return DeferredToolResults(approvals={'pay': ToolApproved(override_args={'value': 'other'})})
-
-    agent = Agent(calling(['pay']), toolsets=[toolset], output_type=OUTPUTS)
-    output = await METHODS[method](agent, deferred_tool_handler=Handler(answer))
-    assert isinstance(output, DeferredToolRequests)
-    assert [call.args_as_dict() for call in output.approvals] == [{'value': ''}]
-    assert values == ['', 'other']
 
 
 RESULTS: dict[str, Any] = {

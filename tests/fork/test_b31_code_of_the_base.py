@@ -18,47 +18,6 @@ from .toolsets import METHODS, Journal, Server, Session, run_as, scripted
 pytestmark = pytest.mark.anyio
 
 
-class Proxy:
-    """An object with the methods of a toolset that is none."""
-
-    def __init__(self, toolset: AbstractToolset[Any]):
-        self.toolset = toolset
-
-    async def for_run(self, ctx: RunContext[Any]) -> Any:
-        return self
-
-    async def for_run_step(self, ctx: RunContext[Any]) -> Any:
-        return self
-
-    def visit_and_replace(self, visitor: Any) -> Any:
-        return self
-
-    async def __aenter__(self) -> Any:
-        return await self.toolset.__aenter__()
-
-    async def __aexit__(self, *args: object) -> Any:
-        return await self.toolset.__aexit__(*args)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.toolset, name)
-
-
-def proxy(journal: Journal) -> Any:
-    return Proxy(Server('t', journal))
-
-
-@pytest.mark.parametrize('method', METHODS)
-async def test_b12_object_with_the_methods_of_a_toolset_is_taken_where_the_base_takes_it(method: str):
-    journal = Journal()
-    await run_as('run', Agent(scripted(['t'])), method, toolsets=[proxy(journal)])
-    agent = Agent(scripted(['t']))
-    with agent.override(toolsets=[proxy(journal)]):
-        await run_as('override', agent, method)
-    await run_as('factory', Agent(scripted(['t']), toolsets=[lambda ctx: proxy(journal)]), method)
-    assert [event.run for event in journal.of('call')] == ['run', 'override', 'factory']
-    assert journal.names('enter') == journal.names('exit')
-
-
 @pytest.mark.parametrize('method', METHODS)
 async def test_b31_iterator_of_toolsets_is_taken_where_the_base_takes_it(method: str):
     server = Server('t', Journal())

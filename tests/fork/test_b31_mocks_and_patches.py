@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from unittest.mock import AsyncMock, MagicMock, patch
+from unittest.mock import patch
 
 import pytest
-from pydantic_ai import AbstractToolset, FunctionToolset, RunContext
-from pydantic_ai.toolsets import CombinedToolset, WrapperToolset
+from pydantic_ai import AbstractToolset, RunContext
 
 from .delegation import called, calling
 from .line import WRAPPERS
-from .toolsets import METHODS, HandWritten, Journal, Server, Session, run_as, scripted, tool_of
+from .toolsets import HandWritten, Journal, Server, Session, run_as, scripted, tool_of
 
 pytestmark = pytest.mark.anyio
-
-methods = pytest.mark.parametrize('method', METHODS)
 
 
 class Duck:
@@ -75,42 +72,6 @@ class RegisteredDuck(Duck):
 
 
 AbstractToolset.register(RegisteredDuck)
-
-HOLDERS: dict[str, Callable[[Any], AbstractToolset[Any]]] = {
-    'WrapperToolset': WrapperToolset,
-    'CombinedToolset': lambda toolset: CombinedToolset([toolset]),
-    'a wrapper of a wrapper': lambda toolset: WrapperToolset(WrapperToolset(toolset)),
-    'beside a stateful one': lambda toolset: CombinedToolset([Session('t', Journal()), WrapperToolset(toolset)]),
-}
-
-
-def mock_of(cls: type[Any] | None) -> Any:
-    """Make a mock of a toolset with one tool, as one does on the base."""
-    mock = MagicMock(spec=cls)
-    mock.id = mock._explicit_id = None
-    mock.label = 'the mock'
-    mock.__aenter__ = AsyncMock(return_value=mock)
-    mock.__aexit__ = AsyncMock(return_value=None)
-    mock.get_tools = AsyncMock(side_effect=lambda ctx: {'mock': tool_of(mock, 'mock')})
-    mock.call_tool = AsyncMock(return_value='mocked')
-    mock.get_instructions = AsyncMock(return_value=None)
-    mock.apply = MagicMock(side_effect=lambda visitor: visitor(mock))
-    mock.visit_and_replace = MagicMock(side_effect=lambda visitor: visitor(mock))
-    mock.for_run = AsyncMock(return_value=mock)
-    mock.for_run_step = AsyncMock(return_value=mock)
-    mock._collect_instruction_contributions = AsyncMock(return_value=[])
-    return mock
-
-
-@pytest.mark.parametrize('cls', [AbstractToolset, FunctionToolset])
-@pytest.mark.parametrize('hold', [lambda toolset: toolset, *HOLDERS.values()], ids=['itself', *HOLDERS])
-@methods
-async def test_b31_mock_of_a_toolset_works(cls: type[Any], hold: Any, method: str):
-    mock = mock_of(cls)
-    await run_as('run', calling(['mock'], toolsets=[hold(mock)]), method)
-    mock.call_tool.assert_awaited_once()
-    mock.__aenter__.assert_awaited_once()
-    mock.__aexit__.assert_awaited_once()
 
 
 METHODS_OF_TOOLSETS = ['__aenter__', '__aexit__', 'get_tools', 'call_tool']

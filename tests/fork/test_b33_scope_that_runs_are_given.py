@@ -15,9 +15,8 @@ from pydantic_ai import Agent, UserError
 from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.toolsets import CombinedToolset, ToolsetScope
 
-from .delegation import Notes, calling, entries_and_exits
+from .delegation import calling
 from .line import WRAPPERS
-from .test_b17_at_every_depth import AGENTS, ANSWERS, check_owners, tower
 from .toolsets import METHODS, Journal, Server, Session, run_as, scripted
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings('ignore:No agent run has worked')]
@@ -106,20 +105,6 @@ async def test_b33_scope_that_a_factory_returns_is_refused(made: str, place: str
 
 
 # Nested runs
-
-
-@pytest.mark.parametrize('answer', ANSWERS.values(), ids=ANSWERS)
-@pytest.mark.parametrize('tree', AGENTS.values(), ids=AGENTS)
-async def test_b17_below_a_scope_everything_has_one_owner(tree: Any, answer: Any):
-    """The scope keeps the leaf, and the agents hold wrappers around it."""
-    journal = Journal()
-    notes = Notes('t', journal, answer=answer())
-    async with ToolsetScope(notes) as chat:
-        await tower(*tree(notes), journal=journal, toolsets=[chat])
-        live = chat.instance_of(notes)
-        assert [event for event in entries_and_exits(journal, live) if event[0] == 'exit'] == []
-    check_owners(journal)
-    assert notes.values == []
 
 
 # What a run's instance is

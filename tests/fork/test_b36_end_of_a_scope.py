@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from anyio import CancelScope
 from pydantic_ai import UserError
 from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.toolsets import ToolsetScope
@@ -73,17 +72,3 @@ async def test_b36_end_at_any_step_cancels_the_run_and_does_not_fail_it(method: 
             break
     else:
         pytest.fail('The run never ended')
-
-
-class TidiesUp(Session):
-    """Its calls wait, and clean up with what it holds when they are cancelled."""
-
-    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
-        self.journal.note('call', self)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            with CancelScope(shield=True):
-                for _ in range(20):
-                    await asyncio.sleep(0)
-            self.journal.note('tidy', self)

@@ -10,12 +10,12 @@ from types import ModuleType
 import pytest
 from pydantic_ai import Agent
 
-from . import approvals, cancelling, delegation, factories, toolsets, transactions, trees
+from . import approvals, cancelling, delegation, factories, toolsets, trees
 
 
 @pytest.mark.parametrize(
     'module',
-    [approvals, cancelling, delegation, factories, toolsets, transactions, trees],
+    [approvals, cancelling, delegation, factories, toolsets, trees],
     ids=lambda module: module.__name__.rpartition('.')[2],
 )
 def test_helpers_do_what_their_example_shows(module: ModuleType, tmp_path: Path) -> None:

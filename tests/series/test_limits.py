@@ -1,4 +1,4 @@
-"""What no patch of any line may add to the core: `tests/fork/test_limits.py` looks for the same in the built forks, while they run."""
+"""What no patch of any line may add to the core."""
 
 from __future__ import annotations
 

@@ -1,0 +1,48 @@
+"""The tests that the patches carry, which run on the built wheel as a part of the contract."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
+from series.base import base_repository, clone
+from series.environments import built_wheel, overrides
+from series.line import Line
+
+
+def write_carried(line: Line) -> list[str]:
+    """Write the tests that a line's patches add into `build/carried/LINE`, beside upstream's settings for tests.
+
+    The package isn't there, so they can only import the one that is installed.
+
+    Returns:
+        The files with tests.
+
+    Raises:
+        DownloadError: The base, whose settings these are, can't be got.
+    """
+    folder = line.root / 'build' / 'carried' / line.name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    git = clone(base_repository(line, lambda *_: None), folder, 'HEAD')
+    for patch in line.patches:
+        git.run('apply', '--whitespace=nowarn', '--include=tests/*', str(patch.resolve()))
+    shutil.rmtree(folder / UPSTREAM_FOLDER)
+    # What upstream has too is for `make matrix`.
+    added = git.lines('ls-files', '--others', 'tests')
+    return sorted(str(folder / path) for path in added if Path(path).match('test_*.py'))
+
+
+def requirements(line: Line) -> list[str | Path]:
+    """Return what to install for them: what `make verify` does, of the newest releases, and the fork in the base's place.
+
+    uv lets an override take the place of a whole requirement, so the override names the extras as well.
+    """
+    needed = line.folder / 'tests.in'
+    extras = re.search(rf'^{DIST_NAME}(\[.*?\])', needed.read_text('utf-8'), re.MULTILINE)
+    override = line.root / 'build' / 'envs' / f'carried-{line.base}.txt'
+    override.parent.mkdir(parents=True, exist_ok=True)
+    override.write_text(f'{DIST_NAME}{extras[1] if extras else ""} @ {built_wheel(line).as_uri()}\n')
+    return ['--override', override, *overrides(line), '--requirement', needed]
