@@ -12,6 +12,10 @@ from series.environments import built_wheel, overrides
 from series.line import Line
 
 
+def _say_nothing(step: str, done: int = 0, of: int | None = None) -> None:
+    """Report no step."""
+
+
 def write_carried(line: Line) -> list[str]:
     """Write the tests that a line's patches add into `build/carried/LINE`, beside upstream's settings for tests.
 
@@ -26,7 +30,7 @@ def write_carried(line: Line) -> list[str]:
     folder = line.root / 'build' / 'carried' / line.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    git = clone(base_repository(line, lambda *_: None), folder, 'HEAD')
+    git = clone(base_repository(line, _say_nothing), folder, 'HEAD')
     for patch in line.patches:
         git.run('apply', '--whitespace=nowarn', '--include=tests/*', str(patch.resolve()))
     shutil.rmtree(folder / UPSTREAM_FOLDER)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent
+from pydantic_ai import AbstractToolset, Agent
 from pydantic_ai.toolsets import DynamicToolset
 
 from .factories import AT_EACH_STEP
@@ -30,7 +30,10 @@ def in_turn(*results: Any) -> Callable[[], Any]:
     return make
 
 
-INSIDE = {**PLACES, 'DynamicToolset': lambda toolset: DynamicToolset(lambda ctx: toolset, per_run_step=False)}
+INSIDE: dict[str, Callable[[Any], AbstractToolset[Any]]] = {
+    **PLACES,
+    'DynamicToolset': lambda toolset: DynamicToolset(lambda ctx: toolset, per_run_step=False),
+}
 
 
 @pytest.mark.parametrize('inside', INSIDE)
