@@ -18,14 +18,15 @@ from typing_extensions import Self
 from ..fork.toolsets import RUN
 from .leaks import held, kept
 
-# Some chats are cancelled before their first run
-pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings('ignore:No agent run has worked')]
+pytestmark = pytest.mark.anyio
 
 LIVE = 50
 """How many chats go on at once."""
 LIMIT = 10
 """How many scopes the pool keeps. As it's less than `LIVE`, chats lose theirs between two messages."""
 TURNS = 3
+HANGS = 'hangs'
+"""The key of a chat whose toolset isn't exited before all others are done."""
 
 
 class Boom(Exception):
@@ -42,6 +43,7 @@ class Counts:
     outside: int = 0
     continued: int = 0
     """How many messages found what an earlier one of the chat had left."""
+    others_done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(eq=False)
@@ -69,6 +71,8 @@ class Session(FunctionToolset[Any]):
     async def __aexit__(self, *args: object) -> None:
         self.counts.outside += not self.is_entered
         self.is_entered = False
+        if self.values and self.values[0].startswith(HANGS):
+            await self.counts.others_done.wait()
         self.counts.exited += 1
 
     async def remember(self, value: str) -> int:
@@ -130,8 +134,14 @@ async def serve(number: int, counts: Counts, progress: Callable[[int, int], None
 
     waiting = iter(range(number))
     async with ToolsetScopePool(session, limit=LIMIT) as pool:
+        RUN.set(HANGS)
+        await message(HANGS, f'{HANGS}/0-done')
         await asyncio.gather(*(worker() for _ in range(LIVE)))
         assert len(pool.keys) <= LIVE
+        # It was ended long ago, and nobody has waited for its exit
+        assert HANGS not in pool.keys
+        assert counts.entered - counts.exited == len(pool.keys) + 1
+        counts.others_done.set()
     assert ends['done'] == 0
     return sum(ends.values())
 

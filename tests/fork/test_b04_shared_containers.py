@@ -69,6 +69,3 @@ async def test_b04_wrappers_and_combinations_of_the_line_give_no_warning(
     place: Callable[[AbstractToolset[Any]], AbstractToolset[Any]],
 ):
     assert await warnings_of(place(Session('session', Journal())), DynamicToolset(lambda ctx: None)) == []
-
-
-# Tools that still belong to the original

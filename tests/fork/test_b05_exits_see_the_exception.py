@@ -145,12 +145,3 @@ async def test_b05_exit_after_exception_in_the_body_of_async_with_agent_gets_it(
             assert journal.lifecycle == ['+server']
             raise error
     check(journal.exit_of('server'), error)
-
-
-# Dynamic toolsets
-
-
-# Order
-
-
-# Swallowing

@@ -73,15 +73,6 @@ async def test_b12_function_of_the_context_is_called_at_each_step(factory: str, 
         assert changes == [('enter', 0), ('exit', 0), ('enter', 1), ('exit', 1), ('enter', 2), ('exit', 2)]
 
 
-# The list
-
-
-# Overrides
-
-
-# No toolset
-
-
 # Dynamic toolsets in wrappers and combinations
 
 
@@ -141,6 +132,3 @@ async def test_b12_what_was_made_is_exited_with_what_ended_the_run(cause: str, f
 
 
 # `async with agent`
-
-
-# Types

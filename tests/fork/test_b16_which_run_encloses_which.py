@@ -46,9 +46,6 @@ async def test_b16_three_levels_share_one_instance(way: str):
     assert entries_and_exits(journal, live) == [('enter', 'level0'), ('exit', 'level0')]
 
 
-# Runs driven by hand
-
-
 # Code that is no tool call
 
 
@@ -105,9 +102,6 @@ async def test_b16_run_that_starts_elsewhere_than_in_a_tool_call_gets_its_own_co
     assert calls(journal, 'child')
     assert all(toolset.values == ['child'] for toolset in calls(journal, 'child'))
     assert called(journal, 'parent').values == ['parent']
-
-
-# Agents that run again within their own run
 
 
 # What else starts in a tool call

@@ -39,6 +39,3 @@ async def test_b17_exits_get_the_exception_of_their_own_run(way: str):
     exits = journal.of('exit')
     assert [event.run for event in exits] == ['child', 'parent', 'parent']
     assert all(event.got[1] is error for event in exits)
-
-
-# Transactions, with a database

@@ -102,12 +102,3 @@ async def test_b33_scope_that_a_factory_returns_is_refused(made: str, place: str
         with overriding, pytest.raises(UserError, match=r'(?i)scope'):
             await agent.run('go', toolsets=[make] if place == 'run' else None)
     assert journal.names('enter') == journal.names('exit')
-
-
-# Nested runs
-
-
-# What a run's instance is
-
-
-# A scope that nothing used

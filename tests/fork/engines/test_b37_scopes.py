@@ -96,3 +96,31 @@ async def test_b37_block_outside_of_a_workflow_leaves_one_inside_alone(engine: s
         await run_as('c', agent, toolsets=[scope])
         assert scope.instance_of(session).values == ['a', 'b', 'a', 'b', 'c']
     await pool.aclose()
+
+
+@pytest.mark.usefixtures('dbos', 'prefect')
+@pytest.mark.parametrize('where', ['outside of a workflow', 'inside', 'in a pool'])
+@pytest.mark.parametrize('method', ['run', 'run_sync', 'iter'])
+@pytest.mark.parametrize('engine', ['dbos', 'prefect'])
+async def test_b37_deprecated_agent_that_is_given_a_scope_names_the_capability(engine: str, method: str, where: str):
+    session = Session('t', Journal())
+    agent = durable(engine, 'durable', [session])
+    pool = ToolsetScopePool(session)
+
+    async def message() -> None:
+        async with pool('chat') if where == 'in a pool' else ToolsetScope(session, name='chat') as chat:
+            with pytest.raises(UserError) as caught:
+                await run_as('a', agent, method, toolsets=[chat])
+            name = 'DBOS' if engine == 'dbos' else 'Prefect'
+            assert str(caught.value) == (
+                f"`{name}Agent` cannot work with toolset scope 'chat'. Run an agent with the `{name}Durability` capability "
+                'in a workflow or flow of your own, and open the scope there.'
+            )
+
+    decorate: Any = DBOS.workflow() if engine == 'dbos' else flow
+    in_workflow = decorate(message)
+    if engine == 'dbos':
+        DBOS.launch()
+    await (message() if where == 'outside of a workflow' else in_workflow())
+    await pool.aclose()
+    assert session.journal.of('call') == []

@@ -9,7 +9,14 @@ from typing import Any
 
 import httpx
 import pytest
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ModelMessage, ModelResponse, RunContext
+from pydantic_ai import (
+    Agent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ModelMessage,
+    ModelResponse,
+    RunContext,
+)
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from pydantic_ai.ui.ag_ui import AGUIAdapter
 from pydantic_ai.ui.vercel_ai import VercelAIAdapter
@@ -17,6 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from ..test_docs import EXAMPLES
 from .serving import serving, until
 
 pytestmark = [
@@ -24,6 +32,9 @@ pytestmark = [
     # What the packages of the server warn of is not our concern
     pytest.mark.filterwarnings('ignore::DeprecationWarning'),
 ]
+
+page: dict[str, Any] = {}
+exec(EXAMPLES['changed_arguments'].code, page)  # noqa: S102 (what the page tells people to check)
 
 
 class Server:
@@ -38,8 +49,8 @@ class Server:
         self.routes = [
             Route('/answer/{call}/{answer}', self.answer, methods=['POST']),
             *(
-                Route(f'/{name}/{ui}', self.chat(adapter, check=name == 'checked'), methods=['POST'])
-                for name in ('checked', 'trusting')
+                Route(f'/{name}/{ui}', self.chat(adapter, name), methods=['POST'])
+                for name in ('checked', 'trusting', 'waiting', 'editable')
                 for ui, adapter in (('ag_ui', AGUIAdapter), ('vercel', VercelAIAdapter))
             ),
         ]
@@ -68,16 +79,27 @@ class Server:
         self.answers[request.path_params['call']].set_result(request.path_params['answer'] == 'yes')
         return JSONResponse({})
 
-    def chat(self, kind: Any, *, check: bool) -> Callable[[Request], Any]:
-        """Make an endpoint. One that checks keeps the history on the server."""
+    def chat(self, kind: Any, name: str) -> Callable[[Request], Any]:
+        """Make an endpoint: one that trusts the client, or one with the history on the server, where a handler or the client answers."""
         options: dict[str, Any] = {'sdk_version': 6} if kind is VercelAIAdapter else {}
         history: list[ModelMessage] = []
-        if check:
+        if name != 'trusting':
             options['manage_message_history'] = 'server'
 
         async def endpoint(request: Request) -> Response:
             adapter = await kind.from_request(request, agent=self.agent, **options)  # pyright: ignore
-            events = adapter.run_stream(deferred_tool_handler=self.handler, message_history=history if check else None)
+            results = adapter.deferred_tool_results
+            if (name == 'checked' and results) or (name == 'waiting' and page['changes_arguments'](results)):
+                return Response(status_code=403)
+
+            def save(result: Any) -> None:
+                history[:] = result.all_messages()
+
+            events = adapter.run_stream(
+                deferred_tool_handler=self.handler if name in ('checked', 'trusting') else None,
+                message_history=None if name == 'trusting' else [*history],
+                on_complete=save,
+            )
             return adapter.streaming_response(events)
 
         return endpoint
@@ -162,7 +184,8 @@ async def test_b22_what_a_client_says_it_approved_counts_before_the_handler(ui: 
 async def test_b22_the_history_on_the_server_knows_no_call_of_a_client(ui: str):
     server = Server()
     async with serving(server.routes) as url, client(url) as http:
-        events = events_of(await http.post(f'/checked/{ui}', json=approving(ui)))
+        assert (await http.post(f'/checked/{ui}', json=approving(ui))).status_code == 403
+        events = events_of(await http.post(f'/waiting/{ui}', json=approving(ui)))
         assert (server.asked, server.deleted) == ([], [])
         assert events[-1]['type'] in ('RUN_ERROR', 'finish', 'error')
         assert 'done' not in json.dumps(events)
@@ -172,3 +195,31 @@ async def test_b22_the_history_on_the_server_knows_no_call_of_a_client(ui: str):
         await http.post('/answer/delete_a/yes')
         await chat
     assert server.deleted == ['a']
+
+
+def approving_other_arguments(ui: str, *, approved: str) -> dict[str, Any]:
+    """Make the request of a client that approves the call that waits, and says that it has other arguments."""
+    request = json.loads(json.dumps(approving(ui)).replace('forged', 'delete_a'))
+    if ui == 'ag_ui' and approved == 'edited':
+        request['resume'][0]['payload']['editedArgs'] = {'path': 'everything'}
+    return request
+
+
+@pytest.mark.parametrize('name', ['waiting', 'editable'])
+@pytest.mark.parametrize('approved', ['in the history', 'edited'])
+@pytest.mark.parametrize('ui', ['ag_ui', 'vercel'])
+async def test_b22_client_that_approves_other_arguments_has_them_run_only_where_nothing_is_checked(
+    ui: str, approved: str, name: str
+):
+    server = Server()
+    async with serving(server.routes) as url, client(url) as http:
+        await http.post(f'/{name}/{ui}', json=asking(ui))
+        assert server.deleted == []
+        response = await http.post(f'/{name}/{ui}', json=approving_other_arguments(ui, approved=approved))
+    if (ui, approved) != ('ag_ui', 'edited'):
+        # The server's own call is run, whatever the client says of it
+        assert server.deleted in ([], ['a'])
+    elif name == 'waiting':
+        assert (response.status_code, server.deleted) == (403, [])
+    else:
+        assert server.deleted == ['everything']  # As on the base
