@@ -35,6 +35,10 @@ BLOCK = re.compile(
 NO_PROGRAM = {
     'wrapper_convention': 'two methods of a class',
     'durable_toolset': 'imports a shop that is made up',
+    'durable_dbos': 'needs DBOS; `engines/test_b38_programs.py` runs it',
+    'durable_prefect': 'needs Prefect; `engines/test_b38_programs.py` runs it',
+    'temporal_chat': 'needs Temporal; `engines/test_b38_programs.py` runs it',
+    'temporal_patched': 'imports agents that are made up',
     'notes_server': 'is an MCP server',
     'toolset_scope_mcp': 'starts MCP servers; `servers/test_b37_mcp_sessions.py` runs it',
     'headers': 'asks an MCP server; `servers/test_docs_headers.py` has one',
