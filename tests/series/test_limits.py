@@ -48,7 +48,7 @@ LINES_OF_TOPICS = {
     'fixes': 420,
     'checks': 120,
     'capabilities': 90,
-    'scopes': 330,
+    'scopes': 560,
     'durable': 480,
     'describe': 150,
     'speed': 550,

@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 from dbos import DBOS
 from pydantic_ai import Agent, RunContext
-from pydantic_ai.durable_exec import dbos as dbos_engine, temporal as engine
+from pydantic_ai.durable_exec import dbos as dbos_engine
+from pydantic_ai.durable_exec import temporal as engine
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from temporalio import workflow
@@ -81,4 +82,6 @@ async def test_b38_toolset_that_exports_its_state_is_called_outside_of_dbos_work
     DBOS.launch()
     options: Any = {'capabilities': [cast(Any, dbos_engine).DBOSDurability()]}
 
-    assert (await Agent(FunctionModel(respond), name='outside', toolsets=[Managed()], **options).run('Go')).output == 'a b c'
+    assert (
+        await Agent(FunctionModel(respond), name='outside', toolsets=[Managed()], **options).run('Go')
+    ).output == 'a b c'
