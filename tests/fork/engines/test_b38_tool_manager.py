@@ -28,7 +28,7 @@ class Managed(Notes):
         super().__init__()
         self.add_function(self.manage, metadata={'temporal': False, 'prefect': False})
 
-    async def manage(self, ctx: RunContext[Any], value: str) -> str:
+    async def manage(self, ctx: RunContext[Any], value: str) -> Any:
         """Keep something, as the model would."""
         assert ctx.tool_manager is not None
         return await ctx.tool_manager.handle_call(ToolCallPart('keep', {'value': value}))
