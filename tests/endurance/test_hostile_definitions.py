@@ -120,7 +120,7 @@ def slow(toolset: Hostile) -> Any:
     return fresh(toolset)
 
 
-def bad_copy(problem: str, remedy: str = 'Return a new toolset with fresh state') -> Expected:
+def bad_copy(problem: str, remedy: str = 'Return a toolset, or set') -> Expected:
     return UserError, [f"'faulty' is stateful, but its `copy()` returned {problem}. {remedy}"]
 
 
@@ -129,13 +129,13 @@ def bad_answer(problem: str, remedy: str = 'Return a toolset, or `self`') -> Exp
 
 
 COPIES: dict[str, tuple[Does, Expected]] = {
-    'returns itself': (lambda toolset: toolset, bad_copy('the toolset itself')),
+    'returns itself': (lambda toolset: toolset, bad_copy('the toolset itself', 'Return a new toolset with fresh state')),
     'returns nothing': (lambda toolset: None, bad_copy("an instance of 'NoneType'")),
     'returns a text': (lambda toolset: 'copy', bad_copy("an instance of 'str'")),
-    'returns its class': (type, bad_copy("an instance of 'ABCMeta'")),
+    'returns its class': (type, bad_copy("the class 'Hostile'", 'Return an instance, like `Hostile(...)`')),
     'returns a list of copies': (lambda toolset: [fresh(toolset)], bad_copy("an instance of 'list'")),
     'returns a factory': (lambda toolset: lambda: fresh(toolset), bad_copy("an instance of 'function'")),
-    'returns a coroutine': (returns_a_coroutine, bad_copy('a coroutine', 'Define it with `def`')),
+    'returns a coroutine': (returns_a_coroutine, bad_copy('a coroutine', 'With `def` instead of `async def`')),
     'raises': (raises, TOLD),
     'recurses': (lambda toolset: toolset.copy(), RECURSION),
     'is slow': (slow, None),
@@ -144,9 +144,9 @@ COPIES: dict[str, tuple[Does, Expected]] = {
 ANSWERS: dict[str, tuple[Does, Expected]] = {
     'returns nothing': (lambda toolset: None, bad_answer("an instance of 'NoneType'")),
     'returns a text': (lambda toolset: 'copy', bad_answer("an instance of 'str'")),
-    'returns its class': (type, bad_answer("an instance of 'ABCMeta'")),
+    'returns its class': (type, bad_answer("the class 'Hostile'", 'Return an instance, like `Hostile(...)`')),
     'returns a list of toolsets': (lambda toolset: [fresh(toolset)], bad_answer("an instance of 'list'")),
-    'returns a coroutine': (returns_a_coroutine, bad_answer('a coroutine', 'Define it with `def`')),
+    'returns a coroutine': (returns_a_coroutine, bad_answer('a coroutine', 'With `def` instead of `async def`')),
     'raises': (raises, TOLD),
     'recurses': (lambda toolset: toolset.for_sub_agent(None), RECURSION),
     'is slow': (slow, None),
@@ -182,10 +182,10 @@ MADE: dict[str, tuple[Does, Expected]] = {
 
 
 def refused(named: str) -> Expected:
-    return UserError, ['The deferred tool handler returned invalid results', f'Tool call {named}']
+    return UserError, ['`deferred_tool_handler` returned invalid results', f'Tool call {named}']
 
 
-NO_RESULTS: Expected = UserError, ['The deferred tool handler returned', 'return `DeferredToolResults`, or `None`']
+NO_RESULTS: Expected = UserError, ['`deferred_tool_handler` returned', 'Return `DeferredToolResults` of dicts or `None`']
 BAD_MAPPINGS: Any = DeferredToolResults(approvals=cast(Any, ['delete']), calls=cast(Any, 'send'))
 
 HANDLERS: dict[str, tuple[Does, Expected]] = {
@@ -199,7 +199,7 @@ HANDLERS: dict[str, tuple[Does, Expected]] = {
     'returns a coroutine of one': (lambda _: returns_a_coroutine, NO_RESULTS),
     'returns a list of approvals': (
         lambda _: BAD_MAPPINGS,
-        (UserError, ["approvals=['delete']", 'Each field is a dict']),
+        (UserError, ["approvals=['delete']", 'of dicts']),
     ),
     'raises': (raises, TOLD),
     'raises later': (raises_later, TOLD),
