@@ -13,14 +13,13 @@ from packaging.version import Version
 
 from examples.__main__ import requirements as examples_need
 from pydantic_ai_slim.fork.errors import ForkError
-from pydantic_ai_slim.fork.names import DIST_NAME
 from series.environments import ENGINES, built_wheel, find_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
 from series.postgres import NoPostgresError, find_postgres
 from series.side_by_side import AT_ONCE, FAILED, Part, print_results, run_all, succeeded
+from tests.carried import in_place_of_base, write_carried
 from tests.carried import requirements as carried_need
-from tests.carried import write_carried
 from tests.checks import plan_checks, plan_nightly
 from tests.endurance.__main__ import requirements as endurance_needs
 
@@ -210,7 +209,9 @@ def plan_line(
         'endurance': ('under load and faults', 'tests/endurance', endurance_needs(line)),
     }
     if Version(line.base) >= HARNESS_NEEDS:
-        parts['harness'] = 'under pydantic-ai-harness', 'tests/fork/harness', _harness(line)
+        # In place of the one release that it asks for
+        harness = [*in_place_of_base(line, 'harness'), '--requirement', ROOT / 'requirements' / 'harness.in']
+        parts['harness'] = 'under pydantic-ai-harness', 'tests/fork/harness', harness
     # On the newest Python only, since what differs between versions is tested without these packages.
     for name, (what, folder, requirements) in parts.items():
         title = f'{line.version} {what}, on Python {newest}'
@@ -248,17 +249,6 @@ def _plan_part(
 def _servers(line: Line) -> list[str | Path]:
     """Return what to install for the tests with real servers, the fork among it."""
     return [f'{built_wheel(line)}[ag-ui,mcp]', *overrides(line), '--requirement', ROOT / 'requirements' / 'servers.in']
-
-
-def _harness(line: Line) -> list[str | Path]:
-    """Return what to install for `pydantic-ai-harness` on the fork, in place of the one release that it asks for.
-
-    uv lets an override take the place of what it is told to install too, so the override has to name the wheel.
-    """
-    override = ROOT / 'build' / 'envs' / f'harness-{line.base}.txt'
-    override.parent.mkdir(parents=True, exist_ok=True)
-    override.write_text(f'{DIST_NAME} @ {built_wheel(line).as_uri()}\n')
-    return ['--override', override, '--requirement', ROOT / 'requirements' / 'harness.in']
 
 
 if __name__ == '__main__':

@@ -40,13 +40,18 @@ def write_carried(line: Line) -> list[str]:
 
 
 def requirements(line: Line) -> list[str | Path]:
-    """Return what to install for them: what `make verify` does, of the newest releases, and the fork in the base's place.
-
-    uv lets an override take the place of a whole requirement, so the override names the extras as well.
-    """
+    """Return what to install for them: what `make verify` does, of the newest releases, and the fork in the base's place."""
     needed = line.folder / 'tests.in'
     extras = re.search(rf'^{DIST_NAME}(\[.*?\])', needed.read_text('utf-8'), re.MULTILINE)
-    override = line.root / 'build' / 'envs' / f'carried-{line.base}.txt'
+    return [*in_place_of_base(line, 'carried', extras[1] if extras else ''), *overrides(line), '--requirement', needed]
+
+
+def in_place_of_base(line: Line, name: str, extras: str = '') -> list[str | Path]:
+    """Return the options with which uv installs the built fork, with these extras, where a requirement asks for the base.
+
+    An override takes the place of what uv is told to install as well, so it names the wheel and the extras.
+    """
+    override = line.root / 'build' / 'envs' / f'{name}-{line.base}.txt'
     override.parent.mkdir(parents=True, exist_ok=True)
-    override.write_text(f'{DIST_NAME}{extras[1] if extras else ""} @ {built_wheel(line).as_uri()}\n')
-    return ['--override', override, *overrides(line), '--requirement', needed]
+    override.write_text(f'{DIST_NAME}{extras} @ {built_wheel(line).as_uri()}\n')
+    return ['--override', override]
