@@ -140,11 +140,11 @@ docs: $(MORE_READY) ## build the docs into build/site; each link must lead somew
 	@$(TOOL) -m docs.prepare && NO_MKDOCS_2_WARNING=1 $(MORE) -m mkdocs build --strict
 
 .PHONY: pages
-pages: $(MORE_READY) wheels ## write anew what the README and the docs show of other files, of the patches and of what programs print
+pages: $(MORE_READY) wheels ## write again what the README and the docs show of other files, of the patches and of what programs print
 	@$(TOOL) -m docs.prepare && $(MORE) -m docs.pages && $(TOOL) -m docs.outputs
 
 .PHONY: docs-serve
-docs-serve: $(MORE_READY) ## show the docs on this machine, and build them anew whenever they change
+docs-serve: $(MORE_READY) ## show the docs on this machine, and build them again whenever they change
 	@$(TOOL) -m docs.prepare && NO_MKDOCS_2_WARNING=1 $(MORE) -m mkdocs serve
 
 .PHONY: lock

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         there = ', '.join(f'`{name}`' for name in choices)
         parser.exit(2, f'error: There is no example `{options.name}`.\nName one of {there} (`make example NAME=…`).\n')
     if options.base and options.name in projects:
-        parser.error(f'the base runs the chapters of the cookbook, and `{options.name}` is none of them')
+        parser.error(f"the base runs the chapters of the cookbook, and `{options.name}` isn't one of them")
     try:
         line = find_line(ROOT, options.line)
         if not options.base:

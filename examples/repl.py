@@ -154,7 +154,7 @@ class Output:
     """What a process prints: its beginning and its end, and how much was cut between them."""
 
     def __init__(self, limit: int) -> None:
-        """Collect no more characters than the limit."""
+        """Collect at most as many characters as the limit allows."""
         self.half = limit // 2
         self.beginning = self.ending = ''
         self.cut = 0

@@ -110,7 +110,7 @@ class SeparateTransactionToolset(TransactionToolset):
     """A transaction beside which a sub-agent has one of its own, on a connection of its own."""
 
     def for_sub_agent(self, ctx: RunContext[Any]) -> TransactionToolset:
-        """Connect anew."""
+        """Connect again."""
         return self.copy()
 
 

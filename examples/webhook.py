@@ -37,7 +37,7 @@ class WebhookToolset(FunctionToolset[Any]):
 
     async def post_message(self, ctx: RunContext[Any], text: str) -> str:
         """Post a message to the team's channel."""
-        # The same each time that this call is sent, and another for each other call: some models count theirs anew in each run.
+        # The same each time that this call is sent, and different for each other call: some models count from one in each run.
         key = f'{ctx.run_id}/{ctx.tool_call_id}'
         response = await self._send({'text': text}, headers={'Idempotency-Key': key})
         if response.status_code in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):

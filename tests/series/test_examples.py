@@ -97,4 +97,4 @@ def test_examples_of_downstream_projects_are_listed_by_their_names(
     assert capsys.readouterr().out.splitlines()[-1].split(maxsplit=1) == ['first-user', 'What a user sees first.']
     with pytest.raises(SystemExit):
         examples.main(['first-user', '--base'])
-    assert '`first-user` is none of them' in capsys.readouterr().err
+    assert "`first-user` isn't one of them" in capsys.readouterr().err
