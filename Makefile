@@ -61,11 +61,11 @@ release: $(READY) ## build the wheels of all lines twice, and write them with di
 	@$(TOOL) -m series release
 
 .PHONY: rebase
-rebase: $(READY) ## start a new line from LINE for the release ONTO=…; then ARGS=--continue, --skip or --abort
+rebase: $(READY) ## start a new line from LINE for the release ONTO=…; after a conflict ARGS=--continue, --skip or --abort
 	@$(TOOL) -m series rebase $(LINE) $(addprefix --onto=,$(ONTO)) $(ARGS)
 
 .PHONY: carry
-carry: $(READY) ## bring the fixups in the tree of LINE to that of the other line; then ARGS=--continue, --skip or --abort
+carry: $(READY) ## bring the fixups in the tree of LINE to that of the other line, or ARGS="--to LINE"
 	@$(TOOL) -m series carry $(LINE) $(ARGS)
 
 .PHONY: review

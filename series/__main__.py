@@ -20,11 +20,10 @@ from rich.text import Text
 
 from pydantic_ai_slim.fork.errors import ForkError
 from pydantic_ai_slim.fork.line import patch_name
-from series import tree
 from series.apply import apply
 from series.branch import branch
 from series.build import build
-from series.carry import Carried, abort_carry, carry, continue_carry, other_line
+from series.carry import carry, other_line, show_carried
 from series.errors import CloneError, DifferenceError, NoPatchError, RebaseError, ReviewError, SeriesError
 from series.extract import extract
 from series.line import Line, find_line, find_lines, line_names
@@ -36,7 +35,7 @@ from series.overview import PAGE as OVERVIEW
 from series.overview import write_overview
 from series.patches import find_patch
 from series.progress import Report, heartbeat
-from series.rebase import Rebased, abort_rebase, continue_rebase, rebase
+from series.rebase import Rebased, abort_rebase, finish_rebase, rebase
 from series.release import release
 from series.review import compare, review
 from series.status import Status, status
@@ -141,7 +140,7 @@ def _rebase(options: Namespace, report: Report) -> str:
         line = abort_rebase(root, options.onto)
         return f'The rebase to {line.name} is given up; `{line.show(line.tree)}` is gone.'
     if options.go_on or options.skip:
-        return _rebased(continue_rebase(root, options.onto, report, skip=options.skip), report)
+        return _rebased(finish_rebase(root, options.onto, report, skip=options.skip), report)
     if options.onto is None:
         raise RebaseError(
             'There is nothing to rebase onto.', 'Name a release with `--onto VERSION` (`make rebase ONTO=VERSION`).'
@@ -170,34 +169,8 @@ def _rebased(rebased: Rebased, report: Report) -> str:
 
 
 def _carry(options: Namespace, report: Report) -> str:
-    root = Path.cwd()
-    if options.abort:
-        line = abort_carry(root, options.to)
-        return f'The carry is given up; `{line.show(line.tree)}` is as it was.'
-    if options.go_on or options.skip:
-        return _carried(continue_carry(root, options.to, report, skip=options.skip))
     line = _line(options)
-    return _carried(carry(line, other_line(root, line, options.to), report))
-
-
-def _carried(carried: Carried) -> str:
-    line = carried.line
-    folder = line.show(line.tree)
-    listed = [
-        f'- {subject}{what}'
-        for subjects, what in (
-            (carried.carried, ''),
-            (carried.contained, ' (nothing of it was missing)'),
-            (carried.skipped, ' (skipped)'),
-            (carried.foreign, ' (left out, since there is no such patch)'),
-        )
-        for subject in subjects
-    ]
-    todo = (
-        f'Fold them into their patches with `git -C {folder} rebase --interactive --autosquash {tree.BASE}`, and run '
-        f'`{line.make("extract")}`.'
-    )
-    return '\n'.join([f'The fixups in `{folder}`:', *listed, *([todo] if carried.carried else [])])
+    return show_carried(carry(line, other_line(Path.cwd(), line, options.to), report))
 
 
 def _review(options: Namespace, report: Report) -> str:
@@ -365,23 +338,17 @@ def _add_rebase(parser: ArgumentParser) -> None:
         type=date.fromisoformat,
         help='the day of that release, for an index that does not tell',
     )
-    _add_stops(parser, 'patch', 'remove all that the rebase has made')
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
+        '--continue', dest='go_on', action='store_true', help="make the line when git's rebase is at its end"
+    )
+    instead.add_argument('--skip', action='store_true', help='the same, without the patches that are missing then')
+    instead.add_argument('--abort', action='store_true', help='remove all that the rebase has made')
 
 
 def _add_carry(parser: ArgumentParser) -> None:
     _add_line(parser)
     parser.add_argument('--to', metavar='LINE', help='the line that gets the change; the other one if there are two')
-    _add_stops(parser, 'fixup', 'put the tree back to where it was')
-
-
-def _add_stops(parser: ArgumentParser, what: str, abort: str) -> None:
-    """Add the options of a verb that stops at a conflict."""
-    instead = parser.add_mutually_exclusive_group()
-    instead.add_argument(
-        '--continue', dest='go_on', action='store_true', help=f'go on after the {what} that waits was resolved'
-    )
-    instead.add_argument('--skip', action='store_true', help=f'go on without the {what} that waits')
-    instead.add_argument('--abort', action='store_true', help=abort)
 
 
 def _add_review(parser: ArgumentParser) -> None:

@@ -144,7 +144,7 @@ def remedy(line: Line, go_on: str, places: Collection[str], what: str = 'It') ->
 _MARK = r'<{7} (HEAD|Updated upstream)|\|{7} .+|>{7} ([0-9a-f]{7,40} \(.+\)|Stashed changes)'
 
 
-def left_marks(git: Git, change: Sequence[str], subject: str, known: Iterable[Path], also: str = '') -> list[str]:
+def left_marks(git: Git, change: Sequence[str], subject: str, known: Iterable[Path]) -> list[str]:
     """Find the conflict marks of git's that a change adds.
 
     They are told from other text by their labels, and from such text in a patch by the patch.
@@ -154,7 +154,6 @@ def left_marks(git: Git, change: Sequence[str], subject: str, known: Iterable[Pa
         change: What to compare, as arguments of `git diff`.
         subject: The subject of the patch, which git puts behind a mark.
         known: Patches, which may add such lines themselves.
-        also: A line without a label to be taken for a mark too.
 
     Returns:
         Each file that has some, with the numbers of their lines.
@@ -172,7 +171,7 @@ def left_marks(git: Git, change: Sequence[str], subject: str, known: Iterable[Pa
         elif place := re.match(r'@@ \S+ \+(\d+)', text):
             number = int(place[1])
         elif text.startswith('+'):
-            mark = re.fullmatch(_MARK, text[1:]) or text[1:] in (f'>>>>>>> {subject}', also or None)
+            mark = re.fullmatch(_MARK, text[1:]) or text[1:] == f'>>>>>>> {subject}'
             if mark and text[1:].encode() not in added:
                 found.setdefault(path, []).append(str(number))
             number += 1

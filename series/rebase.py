@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from packaging.version import Version
 
@@ -18,21 +18,31 @@ from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
 from series import pins, tree
 from series.apply import apply_series, copy_patches
 from series.base import base_repository, borrow, clone
-from series.errors import ApplyError, RebaseError
+from series.errors import ApplyError, GitError, RebaseError
 from series.extract import check_patches, patched_digest, refuse_no_series
 from series.folders import lock, put, scratch, sweep, write
 from series.git import Git, words
 from series.line import Line, find_line, pin_patched
-from series.merge import AM, Attempt, Outcome, attempt, conflicts, unmerged, waiting_mails
-from series.message import read_message
-from series.patches import write_patches, write_series
+from series.merge import conflicts, remedy, unmerged
+from series.patches import write_series
 from series.progress import Report
-from series.under_way import LEFT, UnderWay
 
 _OLD = 'refs/series/old'
 """The last commit of the old line's series, while a rebase is under way."""
 
+_OLD_BASE = 'refs/series/old-base'
+
+_REBASE = (
+    *('-c', f'core.hooksPath={os.devnull}', 'rebase', '--quiet', '--committer-date-is-author-date', '--no-gpg-sign'),
+    *('--onto', tree.BASE, _OLD_BASE, tree.BRANCH),
+)
+
 _COMMAND = 'make rebase ARGS=--continue'
+
+_FOLDER = Path('.git') / 'series-rebase'
+"""Where in the new tree all is that its line will have."""
+
+_FILE = _FOLDER / 'rebase.json'
 
 
 @dataclass(frozen=True)
@@ -48,32 +58,30 @@ class Rebased:
 
 
 @dataclass(frozen=True)
-class _Rebase(UnderWay):
+class _Rebase:
     """A rebase that is under way to a new line, whose folder doesn't exist yet. Its tree holds all that will be in there."""
 
-    FOLDER = Path('.git') / 'series-rebase'
-    FILE = 'rebase.json'
-    GO_ON = (
-        f'`{_COMMAND}`; if upstream has all of it, run `make rebase ARGS=--skip`; or give up with '
-        f'`make rebase ARGS=--abort`'
-    )
-
+    line: Line
     old: str
     """The fork's version on the old line."""
     subjects: Mapping[str, str]
     """The subjects of the old patches by their files' names, in order."""
     notes: Sequence[str]
-    skipped: Sequence[str]
-    """The names of the patches that the user has skipped."""
-    going: Mapping[str, Any] | None
-    """While git goes on with a patch that waited: its name, the tree's commit before that, and whether it is skipped."""
+
+    @property
+    def folder(self) -> Path:
+        return self.line.tree / _FOLDER
+
+    @property
+    def git(self) -> Git:
+        return Git(self.line.tree)
 
 
 def rebase(line: Line, version: str, report: Report, released: date | None = None) -> Rebased:
     """Start a line on another release with the patches of a line, and finish it unless one of them conflicts.
 
-    The patches are committed to a new tree in order, and merged where they don't apply. The first conflict waits there, as
-    `git am` leaves it. Nothing but the tree is made before all patches are in it.
+    `git rebase --onto` moves the patches to the new base, in a new tree. The first conflict waits there, as git leaves it.
+    Nothing but the tree is made before all patches are in it.
 
     Args:
         line: The line to take the patches from. Its own tree is neither used nor touched.
@@ -103,43 +111,47 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
         patches = copy_patches(line, folder / 'state' / 'series')
         base = base_repository(pinned.line, report, pinned.wheel, pinned.archive)
         old = apply_series(line, folder / 'old', report, patches)
-        # A merge looks for the files that a patch was made on, and `extract` leaves patches be that only have others.
-        for patch, written in zip(patches, write_patches(old, folder / 'written'), strict=True):
-            written.replace(patch)
         report('Checking the new base out')
         git = clone(base, folder / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
         borrow(old, git)
         git.run('update-ref', _OLD, old.run('rev-parse', 'HEAD'))
-        attempts = _merge_all(git, patches, report)
-        (folder / 'state').rename(git.folder / _Rebase.FOLDER)
+        git.run('update-ref', _OLD_BASE, old.run('rev-parse', tree.BASE))
         subjects = old.lines('log', '--reverse', '--format=%s', f'{tree.BASE}..HEAD')
         kept = {
-            'line': line.version,
+            'old': line.version,
             'subjects': dict(zip((f'{patch_name(patch)}.patch' for patch in patches), subjects, strict=True)),
             'notes': pinned.notes,
         }
-        (git.folder / _Rebase.FOLDER / _Rebase.FILE).write_text(json.dumps(kept), 'utf-8')
+        (folder / 'state').rename(git.folder / _FOLDER)
+        (git.folder / _FILE).write_text(json.dumps(kept), 'utf-8')
+        report(f'Rebasing {len(patches)} patches')
+        # So that git needn't check the old base out.
+        git.run('checkout', '--quiet', '--detach')
+        git.run('update-ref', f'refs/heads/{tree.BRANCH}', _OLD)
+        done = git.attempt(*_REBASE)
+        if done.returncode and not unmerged(git):
+            raise GitError(_REBASE, git.folder, done.returncode, words(done))
         # All at once, so that there is either the whole of it to go on with, or nothing.
         git.folder.rename(pinned.line.tree)
     state = _read_state(pinned.line.tree)
-    if attempts and attempts[-1].outcome is Outcome.CONFLICTS:
-        raise _stopped(state, attempts)
+    if done.returncode:
+        raise _stopped(state)
     return _finish(state, report)
 
 
-def continue_rebase(root: Path, version: str | None, report: Report, *, skip: bool = False) -> Rebased:
-    """Go on with a rebase that stopped, and finish it unless another patch conflicts.
+def finish_rebase(root: Path, version: str | None, report: Report, *, skip: bool = False) -> Rebased:
+    """Make the line when git has come to the end of its rebase.
 
     Args:
         root: The checkout of this repository.
         version: The release that the new line is for; may be left out when one rebase is under way.
         report: Is told of each step.
-        skip: Leave the patch that waits out. When none waits, it is those that are missing from the tree.
+        skip: Leave out the patches that are missing from the tree.
 
     Raises:
-        RebaseError: None is under way; or patches of the old line are missing, and nobody has skipped them.
-        ApplyError: The patch that waits isn't resolved, or another one conflicts.
+        RebaseError: None is under way; or patches of the old line are missing, and nobody has said that they may.
+        UnfinishedError: A patch waits in the tree.
         DirtyTreeError: The tree has changes that no commit holds.
         ElsewhereError: Something else than the series is checked out there.
         ExtractError: The commits are no series that can be applied again.
@@ -147,63 +159,7 @@ def continue_rebase(root: Path, version: str | None, report: Report, *, skip: bo
     state = _under_way(root, version)
     with lock(root, state.line.name, _COMMAND):
         tree.mend(state.line)
-        state, skip = _resume(_read_state(state.line.tree), skip)
-        waiting = _waiting(state)
-        if waiting is not None:
-            report(f'Going on with `{waiting}`')
-            if skip:
-                state = _skip(state, [waiting])
-            else:
-                mail = waiting_mails(state.git)[0]
-                state.refuse_marks(f'The patch `{waiting}`', mail, state.folder / 'series' / waiting)
-            state.keep(going={'waiting': waiting, 'head': state.git.run('rev-parse', 'HEAD'), 'skip': skip})
-            done = state.git.attempt('am', '--skip' if skip else '--continue')
-            state.keep(going=None)
-            if (now := _waiting(state)) is not None:
-                if now != waiting:
-                    raise _stopped(state)
-                raise ApplyError(
-                    f'The patch `{waiting}` waits in `{state.line.show(state.line.tree)}` and is not resolved.',
-                    state.remedy(list(conflicts(state.git))),
-                    words(done),
-                    patch=state.folder / 'series' / waiting,
-                    files=[],
-                )
-        elif skip:
-            state = _skip(state, _missing(state))
-        return _finish(state, report)
-
-
-def _resume(state: _Rebase, skip: bool) -> tuple[_Rebase, bool]:
-    """Finish what an earlier command was doing with the patch that waits, if it was killed while git did it.
-
-    Returns:
-        The state, and whether to skip the patch that waits now: one that the earlier command has skipped isn't the next one.
-
-    Raises:
-        ApplyError: Another patch conflicts by now.
-    """
-    git, going = state.git, state.going
-    if not going:
-        return state, skip
-    git.unlock()
-    waiting = _waiting(state)
-    if waiting == going['waiting'] and git.run('rev-parse', 'HEAD') == going['head']:
-        return state, skip
-    if waiting is not None and not unmerged(git):
-        # Git was in the middle of it. What it has left there is kept, in case that the user has added to it.
-        if left := git.run('stash', 'create'):
-            git.run('update-ref', LEFT, left)
-        (folder := state.folder / 'rest').mkdir(exist_ok=True)
-        rest = [shutil.copyfile(mail, folder / mail.name) for mail in waiting_mails(git)]
-        git.run('am', '--quit')
-        git.run('reset', '--quiet', '--hard')
-        git.attempt(*AM, '--3way', *map(str, rest))
-        waiting = _waiting(state)
-    state.keep(going=None)
-    if waiting is not None:
-        raise _stopped(state)
-    return state, skip and not going['skip']
+        return _finish(_read_state(state.line.tree), report, skip=skip)
 
 
 def abort_rebase(root: Path, version: str | None) -> Line:
@@ -214,22 +170,18 @@ def abort_rebase(root: Path, version: str | None) -> Line:
     """
     state = _under_way(root, version)
     with lock(root, state.line.name, 'make rebase ARGS=--abort'):
-        return _abort(state)
-
-
-def _abort(state: _Rebase) -> Line:
-    if state.line.folder.exists():
-        raise RebaseError(
-            f'The line `{state.line.name}` is there already; only `CHANGELOG.md` may lack it.',
-            f'Run `{_COMMAND}` for the rest. To be rid of the line, delete '
-            f'{", ".join(f"`{state.line.show(path)}`" for path in (state.line.folder, pins.build_folder(state.line), state.line.tree))}.',
-        )
-    if pins.build_folder(state.line).exists():
-        shutil.rmtree(pins.build_folder(state.line))
-    # In one step: what is left when this is interrupted must not pass for a rebase that can go on.
-    with scratch(state.line.root, state.line.tree.parent, 'rebase') as folder:
-        state.line.tree.rename(folder / state.line.name)
-    return state.line
+        if state.line.folder.exists():
+            raise RebaseError(
+                f'The line `{state.line.name}` is there already; only `CHANGELOG.md` may lack it.',
+                f'Run `{_COMMAND}` for the rest. To be rid of the line, delete '
+                f'{", ".join(f"`{state.line.show(path)}`" for path in (state.line.folder, pins.build_folder(state.line), state.line.tree))}.',
+            )
+        if pins.build_folder(state.line).exists():
+            shutil.rmtree(pins.build_folder(state.line))
+        # In one step: what is left when this is interrupted must not pass for a rebase that can go on.
+        with scratch(state.line.root, state.line.tree.parent, 'rebase') as folder:
+            state.line.tree.rename(folder / state.line.name)
+        return state.line
 
 
 def _refuse_taken(root: Path, version: str) -> None:
@@ -238,7 +190,7 @@ def _refuse_taken(root: Path, version: str) -> None:
         root / path for path in (f'patches/{version}', f'build/{version}', f'pydantic_ai_slim/{version}')
     )
     show = f'build/{version}'
-    if _Rebase.is_in(folder):
+    if (folder / _FILE).exists():
         raise RebaseError(
             f'A rebase to {version} is under way in `{show}`.',
             f'Go on with `{_COMMAND}`, or give it up with `make rebase ARGS=--abort`.',
@@ -257,57 +209,24 @@ def _refuse_taken(root: Path, version: str) -> None:
             )
 
 
-# The patches
-
-
-def _merge_all(git: Git, patches: Sequence[Path], report: Report) -> list[Attempt]:
-    """Commit patches in order; of the first that conflicts an `am` begins, with those after it."""
-    attempts: list[Attempt] = []
-    for number, patch in enumerate(patches):
-        report(f'Applying `{patch_name(patch)}`', number, len(patches))
-        attempts.append(made := attempt(git, patch))
-        if made.outcome is Outcome.CONFLICTS:
-            git.attempt(*AM, '--3way', *(str(rest.resolve()) for rest in patches[number:]))
-            break
-    return attempts
-
-
-def _stopped(state: _Rebase, attempts: Sequence[Attempt] = ()) -> ApplyError:
+def _stopped(state: _Rebase) -> ApplyError:
     """Make the error of a patch that waits in the tree."""
-    waiting = _waiting(state) or [*state.subjects][len(attempts) - 1]
     git, line = state.git, state.line
-    places = list(conflicts(git))
-    count = len(git.lines('rev-list', f'{tree.BASE}..HEAD'))
-    merged = sum(made.outcome is Outcome.MERGES for made in attempts)
-    stand = f'{count} of {len(state.subjects)} patches are in the tree' + (
-        f', {merged} of them merged.' if merged else '.'
+    subject = git.run('log', '-1', '--format=%s', 'REBASE_HEAD')
+    waiting = next((name for name, known in state.subjects.items() if known == subject), subject)
+    folder, count = line.show(line.tree), len(git.lines('rev-list', f'{tree.BASE}..HEAD'))
+    go_on = (
+        f'`git -C {folder} rebase --continue`; if upstream has all of it, run `git -C {folder} rebase --skip`. When git is at the '
+        f'end, `{_COMMAND}` makes the line; `make rebase ARGS=--abort` gives up'
     )
-    listed = '\n'.join(places) or (attempts[-1].words if attempts else '')
     return ApplyError(
-        f'The patch `{waiting}` of {state.old} conflicts with `{DIST_NAME}` {line.name}. {stand}',
-        state.remedy(places),
-        listed,
+        f'The patch `{waiting}` of {state.old} conflicts with `{DIST_NAME}` {line.name}. {count} of {len(state.subjects)} patches '
+        f'are in the tree.',
+        remedy(line, go_on, places := [*conflicts(git)]),
+        '\n'.join(places),
         patch=state.folder / 'series' / waiting,
-        files=sorted({re.sub(r':[\d, ]+$| \(.*\)$', '', place) for place in places}),
+        files=sorted(unmerged(git)),
     )
-
-
-def _waiting(state: _Rebase) -> str | None:
-    """Return the name of the patch that an `am` in the tree stopped at, or `None`.
-
-    The user may have given `git am` another set of patches, so it is looked for by its subject.
-    """
-    mails = waiting_mails(state.git)
-    if not mails:
-        return None
-    subject = read_message(mails[0]).subject
-    return next((name for name, known in state.subjects.items() if known == subject), subject)
-
-
-def _missing(state: _Rebase) -> list[str]:
-    """Return the names of the old patches that are in no commit of the tree, and that nobody has skipped."""
-    present = set(state.git.lines('log', '--format=%s', f'{tree.BASE}..HEAD'))
-    return [name for name, subject in state.subjects.items() if subject not in present and name not in state.skipped]
 
 
 # What is kept while a rebase is under way
@@ -319,9 +238,7 @@ def _under_way(root: Path, version: str | None) -> _Rebase:
     Raises:
         RebaseError: There is none, or there are several and none is named.
     """
-    found = sorted(
-        path.parents[2] for path in (root / 'build').glob(f'{version or "*"}/{_Rebase.FOLDER}/{_Rebase.FILE}')
-    )
+    found = sorted(path.parents[2] for path in (root / 'build').glob(f'{version or "*"}/{_FILE}'))
     if not found:
         sweep(root)  # the last one may have been killed while it was given up
         raise RebaseError(
@@ -337,27 +254,15 @@ def _under_way(root: Path, version: str | None) -> _Rebase:
 
 
 def _read_state(folder: Path) -> _Rebase:
-    kept = _Rebase.kept_in(folder)
-    return _Rebase(
-        line=Line.load(folder / _Rebase.FOLDER / folder.name, folder=folder.parent.parent / 'patches' / folder.name),
-        old=kept['line'],
-        subjects=kept['subjects'],
-        notes=kept['notes'],
-        skipped=kept.get('skipped', []),
-        going=kept.get('going'),
-    )
-
-
-def _skip(state: _Rebase, names: Iterable[str]) -> _Rebase:
-    """Remember that patches are left out."""
-    state.keep(skipped=[*state.skipped, *names])
-    return _read_state(state.line.tree)
+    kept = json.loads((folder / _FILE).read_text('utf-8'))
+    line = Line.load(folder / _FOLDER / folder.name, folder=folder.parent.parent / 'patches' / folder.name)
+    return _Rebase(line, **kept)
 
 
 # The end
 
 
-def _finish(state: _Rebase, report: Report) -> Rebased:
+def _finish(state: _Rebase, report: Report, *, skip: bool = False) -> Rebased:
     """Make the new line of the commits in its tree.
 
     The line's folder is created in one step. What is written before and after that is the same each time, so this can
@@ -365,10 +270,10 @@ def _finish(state: _Rebase, report: Report) -> Rebased:
     """
     line, git = state.line, state.git
     if not line.folder.exists():
-        _refuse_missing(state)
         tree.refuse_unfinished(line, _COMMAND)
         tree.refuse_dirty(line)
         tree.refuse_elsewhere(line, _COMMAND)
+        _refuse_missing(state, skip=skip)
         if git.lines('rev-list', f'{tree.BASE}..HEAD'):
             refuse_no_series(line, _COMMAND, [state.folder / 'series' / name for name in state.subjects])
         with scratch(line.root, line.folder.parent, 'rebase') as temporary:
@@ -391,29 +296,45 @@ def _finish(state: _Rebase, report: Report) -> Rebased:
         if (changed := _changelog(text, state, rebased)) != text:
             write(changelog, changed)
     tree.record(git, made.patches_digest())
-    state.end()
-    git.run('update-ref', '-d', _OLD)
+    # What is left when this is interrupted doesn't count as under way.
+    (line.tree / _FILE).unlink()
+    shutil.rmtree(state.folder)
+    for name in (_OLD, _OLD_BASE):
+        git.run('update-ref', '-d', name)
     return rebased
 
 
-def _refuse_missing(state: _Rebase) -> None:
-    """Refuse to finish while patches are missing that are not in the base, as after `git am --abort`."""
-    missing = _missing(state)
-    if not missing:
+def _refuse_missing(state: _Rebase, *, skip: bool) -> None:
+    """Refuse to finish while patches are missing that are not in the base, as after `git rebase --abort`."""
+    git, folder = state.git, state.line.show(state.line.tree)
+    if git.attempt('merge-base', '--is-ancestor', tree.BASE, 'HEAD').returncode:
+        raise RebaseError(
+            f'The tree `{folder}` is not on the base of {state.line.name}.',
+            f'Begin again with `git -C {folder} rebase --onto {tree.BASE} {_OLD_BASE} {tree.BRANCH}`, or give up with `make rebase '
+            f'ARGS=--abort`.',
+        )
+    present = git.lines('log', '--format=%s', f'{tree.BASE}..HEAD')
+    commits = dict(zip(state.subjects, git.lines('rev-list', '--reverse', f'{_OLD_BASE}..{_OLD}'), strict=True))
+    missing = [name for name, subject in state.subjects.items() if subject not in present]
+    if not missing or skip:
         return
-    with scratch(state.line.root, state.line.tree.parent, 'rebase') as folder:
-        git = clone(state.line.tree, folder / 'tree', 'HEAD')
-        missing = [
-            patch for patch in missing if attempt(git, state.folder / 'series' / patch).outcome is not Outcome.CONTAINED
-        ]
+    with scratch(state.line.root, state.line.tree.parent, 'rebase') as temporary:
+        check = clone(state.line.tree, temporary / 'tree', 'HEAD')
+        missing = [name for name in missing if not _is_contained(check, commits[name])]
     if missing:
-        folder = state.line.show(state.line.tree)
-        first = (_Rebase.FOLDER / 'series' / missing[0]).as_posix()
         raise RebaseError(
             f'The tree `{folder}` is without {", ".join(f"`{patch}`" for patch in missing)} of {state.old}.',
-            f'Apply what is missing with `git -C {folder} am --3way {first}` and the like, and run `{_COMMAND}`; or leave it '
-            f'out with `make rebase ARGS=--skip`.',
+            f'If upstream has it, or it is to be left out, run `make rebase ARGS=--skip`. If not, add it with `git -C {folder} '
+            f'cherry-pick {commits[missing[0]][:12]}` and the like, and run `{_COMMAND}`.',
         )
+
+
+def _is_contained(git: Git, commit: str) -> bool:
+    """Say whether nothing of a commit is missing from what is checked out."""
+    picked = git.attempt('cherry-pick', '--no-commit', commit)
+    contained = not picked.returncode and not git.attempt('diff', '--quiet', 'HEAD').returncode
+    git.run('reset', '--quiet', '--hard')
+    return contained
 
 
 def _write_build(state: _Rebase, temporary: Path) -> None:
@@ -427,7 +348,7 @@ def _write_build(state: _Rebase, temporary: Path) -> None:
 def _compare(state: _Rebase, made: Line) -> Rebased:
     """Say what became of each patch."""
     git = state.git
-    old = git.lines('rev-list', f'--max-count={len(state.subjects)}', _OLD)[::-1]
+    old = git.lines('rev-list', '--reverse', f'{_OLD_BASE}..{_OLD}')
     subjects = git.lines('log', '--reverse', '--format=%s', f'{tree.BASE}..HEAD')
     new = dict(zip(subjects, git.lines('rev-list', '--reverse', f'{tree.BASE}..HEAD'), strict=True))
     unchanged: list[str] = []

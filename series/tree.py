@@ -26,6 +26,12 @@ PATCHES = 'series.patches'
 STOPPED = 'series.stopped'
 """The setting of the tree with the name of the patch at which `apply` stopped, or nothing."""
 
+CARRYING = 'refs/series/carrying'
+"""The tree's commit before a carry, while git is at it: not any more when it has stopped at a conflict."""
+
+LEFT = 'refs/series/left'
+"""What was in the work tree when a carry was killed, before the tree went back to where it was."""
+
 _NOTE = Path('.git') / 'series-note.json'
 """What is being noted of the tree, while it is: a verb that is killed in between is finished by the next one."""
 
@@ -35,6 +41,8 @@ _OPERATIONS = {
     'MERGE_HEAD': 'merge',
     'CHERRY_PICK_HEAD': 'cherry-pick',
     'REVERT_HEAD': 'revert',
+    # Several commits, of which one was committed by hand.
+    'sequencer': 'cherry-pick',
 }
 
 
@@ -74,6 +82,8 @@ def mend(line: Line) -> None:
         DirtyTreeError: Files of the tree were changed since, so the move can't go on.
     """
     git = Git(line.tree)
+    if git.has(CARRYING):
+        _undo_carry(git)
     if not (git.folder / _NOTE).exists():
         return
     # They are from the git that was killed with it: while the note is there, no other verb is at work.
@@ -94,6 +104,19 @@ def mend(line: Line) -> None:
             )
         git.run('checkout', '--quiet', '--force', '-B', BRANCH, note['head'])
     _write_down(git, note)
+
+
+def _undo_carry(git: Git) -> None:
+    """Put a tree back to where it was before a carry that was killed, unless git has come to a conflict by then."""
+    git.unlock()
+    if not (git.holds('CHERRY_PICK_HEAD') and git.lines('ls-files', '--unmerged')):
+        # In case that the user has added to it.
+        git.run('add', '--all')
+        git.run('update-ref', LEFT, git.run('stash', 'create') or 'HEAD')
+        git.run('reset', '--quiet', '--hard')
+        git.attempt('cherry-pick', '--quit')
+        git.run('checkout', '--quiet', '--force', '-B', BRANCH, CARRYING)
+    git.run('update-ref', '-d', CARRYING)
 
 
 def _write_down(git: Git, note: dict[str, str]) -> None:

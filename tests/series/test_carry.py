@@ -12,10 +12,9 @@ from typing import IO
 import pytest
 
 from pydantic_ai_slim.fork.base import content_digest
-from series import carry as module
 from series.__main__ import main
 from series.apply import apply
-from series.carry import Carried, abort_carry, carry, continue_carry, other_line
+from series.carry import Carried, carry, other_line
 from series.errors import (
     ApplyError,
     BusyError,
@@ -23,6 +22,7 @@ from series.errors import (
     DirtyTreeError,
     ElsewhereError,
     ExtractError,
+    GitError,
     NoTreeError,
     UnfinishedError,
 )
@@ -39,7 +39,7 @@ OTHER = LATER['pydantic_ai/tools.py'].replace('a + b', 'b + a').replace('"tools"
 
 SWAP = 'Swap the summands'
 LETTERS = ''.join(f'{letter}\n' for letter in 'abcdefghijklmnop')
-CONTINUE, SKIP, ABORT = (f'make carry ARGS=--{what}' for what in ('continue', 'skip', 'abort'))
+FOLD = ('-c', 'sequence.editor=true', 'rebase', '--quiet', '--interactive', '--autosquash', 'refs/series/base')
 AUTHOR = {'NAME': 'A. Author', 'EMAIL': 'author@example.com', 'DATE': '2025-02-01T12:00:00+0100'}
 
 
@@ -106,11 +106,10 @@ def subjects(line: Line) -> list[str]:
     return User(line.tree).subjects()
 
 
-def state(line: Line) -> tuple[str, str, str, bool]:
+def state(line: Line) -> tuple[str, str, str]:
     """What a carry may not leave in halves."""
     tree = User(line.tree)
-    kept = (line.tree / '.git' / 'series-carry').exists()
-    return tree.git('rev-parse', 'HEAD'), tree.git('status', '--porcelain'), tree.git('branch', '--show-current'), kept
+    return tree.git('rev-parse', 'HEAD'), tree.git('status', '--porcelain'), tree.git('branch', '--show-current')
 
 
 def conflicting(user: User, line: Line, to: Line) -> None:
@@ -121,11 +120,13 @@ def conflicting(user: User, line: Line, to: Line) -> None:
     with pytest.raises(ApplyError) as error:
         carry(line, to, quiet)
     assert error.value.problem == (
-        '`fixup! Swap the summands` of 1.0.0 conflicts with the tree `build/1.1.0`. 1 fixup is in the tree, 1 waits after it.'
+        '`fixup! Swap the summands` of 1.0.0 conflicts with the tree `build/1.1.0`. 1 of 3 fixups are in the tree.'
     )
     assert error.value.remedy == (
         'It waits in `build/1.1.0`, with conflict marks. Edit the marked files, `git -C build/1.1.0 add` or `rm` them, '
-        f'and run `{CONTINUE}`; leave it out with `{SKIP}`; or give all of it up with `{ABORT}`.'
+        'and run `git -C build/1.1.0 cherry-pick --continue`; leave it out with `git -C build/1.1.0 cherry-pick --skip`; or '
+        'give all of it up with `git -C build/1.1.0 cherry-pick --abort`. At the end, fold the fixups into their patches with '
+        '`git -C build/1.1.0 rebase --interactive --autosquash refs/series/base`, and run `make extract LINE=1.1.0`.'
     )
     assert error.value.words == f'{TOOLS}:5'
     assert error.value.files == (TOOLS,)
@@ -134,14 +135,12 @@ def conflicting(user: User, line: Line, to: Line) -> None:
 def test_carry_commits_a_fixup_to_the_other_tree_where_its_text_differs(line: Line, to: Line, user: User) -> None:
     fixup(user, SWAP, {TOOLS: SWAPPED.replace('def add(', 'def plus(')})
     before = state(line)
-    assert carry(line, to, quiet) == Carried(to, (f'fixup! {SWAP}',), (), (), ())
+    assert carry(line, to, quiet) == Carried(to, [f'fixup! {SWAP}'], [], [])
     assert text(to, TOOLS) == OTHER.replace('def add(', 'def plus(')
     assert subjects(to) == [SWAP, 'Add letters', 'Add 1.1.0', f'fixup! {SWAP}']
-    assert state(to)[1:] == ('', 'series', False)
+    assert state(to)[1:] == ('', 'series')
     assert state(line) == before
-    User(to.tree).git(
-        '-c', 'sequence.editor=true', 'rebase', '--quiet', '--interactive', '--autosquash', 'refs/series/base'
-    )
+    User(to.tree).git(*FOLD)
     assert len(extract(to, quiet)) == 1
 
 
@@ -156,7 +155,7 @@ def test_carry_again_finds_nothing_missing(line: Line, to: Line, user: User) -> 
     fixup(user, SWAP, {TOOLS: SWAPPED.replace('def add(', 'def plus(')})
     carry(line, to, quiet)
     before = state(to)
-    assert carry(line, to, quiet) == Carried(to, (), (f'fixup! {SWAP}',), (), ())
+    assert carry(line, to, quiet) == Carried(to, [], [f'fixup! {SWAP}'], [])
     assert state(to) == before
 
 
@@ -166,14 +165,14 @@ def test_carry_leaves_out_the_fixup_of_a_patch_that_the_other_line_does_not_have
     fixup(user, 'Add 1.0.0', {'tests/1.0.0.txt': '2\n'})
     fixup(user, 'fixup! Add letters', {'tests/letters.txt': LETTERS.replace('a', 'A')})
     carried = carry(line, to, quiet)
-    assert (carried.carried, carried.foreign) == (('fixup! fixup! Add letters',), ('fixup! Add 1.0.0',))
+    assert (carried.carried, carried.foreign) == (['fixup! fixup! Add letters'], ['fixup! Add 1.0.0'])
     assert text(to, 'tests/letters.txt') == LETTERS.replace('a', 'A')
 
 
 def test_carry_leaves_out_a_fixup_without_changes(line: Line, to: Line, user: User) -> None:
     user.git('commit', '--quiet', '--allow-empty', '--message', f'fixup! {SWAP}')
     fixup(user, 'Add letters', {'tests/letters.txt': LETTERS.replace('a', 'A')})
-    assert carry(line, to, quiet) == Carried(to, ('fixup! Add letters',), (), (), ())
+    assert carry(line, to, quiet) == Carried(to, ['fixup! Add letters'], [], [])
 
 
 def test_carry_without_fixups_is_refused(line: Line, to: Line) -> None:
@@ -211,136 +210,120 @@ def test_carry_refuses_trees_that_are_not_as_a_verb_leaves_them(which: str, line
         carry(line, to, quiet)
 
 
-def test_carry_stops_at_a_conflict_and_goes_on_once_it_is_resolved(line: Line, to: Line, user: User) -> None:
+def test_carry_stops_at_a_conflict_and_git_goes_on_once_it_is_resolved(line: Line, to: Line, user: User) -> None:
     conflicting(user, line, to)
     assert text(to, 'tests/letters.txt') == LETTERS.replace('a', 'A')
-    with pytest.raises(ApplyError) as error:
-        continue_carry(line.root, None, quiet)
-    assert 'conflicts with the tree' in error.value.problem
-    User(to.tree).git('add', '--all')
-    with pytest.raises(ApplyError) as error:
-        continue_carry(line.root, None, quiet)
-    assert error.value.problem == (
-        '`fixup! Swap the summands` waits in `build/1.1.0`, and what is added for it still has conflict marks.'
-    )
     (to.tree / TOOLS).write_text(OTHER.replace('"other"', '"both"'))
-    User(to.tree).git('add', '--all')
-    carried = continue_carry(line.root, None, quiet)
-    assert carried == Carried(to, ('fixup! Add letters', f'fixup! {SWAP}', 'fixup! Add letters'), (), (), ())
+    tree = User(to.tree)
+    tree.git('add', '--all')
+    tree.git('-c', 'core.editor=true', 'cherry-pick', '--continue')
     assert text(to, TOOLS) == OTHER.replace('"other"', '"both"')
     assert text(to, 'tests/letters.txt') == LETTERS.replace('a', 'A').replace('p', 'P')
     assert subjects(to)[3:] == ['fixup! Add letters', f'fixup! {SWAP}', 'fixup! Add letters']
-    assert state(to)[1:] == ('', 'series', False)
+    assert state(to)[1:] == ('', 'series')
 
 
-def test_carry_goes_on_after_the_user_has_finished_the_am(line: Line, to: Line, user: User) -> None:
+def test_carry_with_conflict_marks_left_is_refused_by_extract(line: Line, to: Line, user: User) -> None:
     conflicting(user, line, to)
-    (to.tree / TOOLS).write_text(OTHER.replace('"other"', '"both"'))
-    User(to.tree).git('add', '--all')
-    User(to.tree).git('am', '--continue')
-    assert len(continue_carry(line.root, '1.1.0', quiet).carried) == 3
+    tree = User(to.tree)
+    tree.git('add', '--all')
+    tree.git('-c', 'core.editor=true', 'cherry-pick', '--continue')
+    tree.git(*FOLD)
+    with pytest.raises(ExtractError, match=f'`{SWAP}` has conflict marks in'):
+        extract(to, quiet)
 
 
-def test_carry_after_the_user_has_aborted_the_am_wants_to_be_told(line: Line, to: Line, user: User) -> None:
-    conflicting(user, line, to)
-    User(to.tree).git('am', '--abort')
-    with pytest.raises(CarryError) as error:
-        continue_carry(line.root, None, quiet)
-    assert str(error.value) == (
-        'The fixup `fixup! Swap the summands` is not in the tree `build/1.1.0`, and does not wait there any more.\n'
-        f'Leave it out with `{SKIP}`, or give up with `{ABORT}`.'
-    )
-    assert continue_carry(line.root, None, quiet, skip=True).skipped == (f'fixup! {SWAP}',)
-
-
-def test_carry_skips_what_waits(line: Line, to: Line, user: User) -> None:
-    conflicting(user, line, to)
-    carried = continue_carry(line.root, None, quiet, skip=True)
-    assert carried == Carried(to, ('fixup! Add letters',) * 2, (), (f'fixup! {SWAP}',), ())
-    assert text(to, TOOLS) == OTHER
-    assert state(to)[1:] == ('', 'series', False)
-
-
-def test_carry_aborts_to_where_the_tree_was(line: Line, to: Line, user: User) -> None:
+def test_carry_skips_what_waits_and_aborts_as_git_does(line: Line, to: Line, user: User) -> None:
     before = state(to)
     conflicting(user, line, to)
-    assert abort_carry(line.root, None) == to
+    User(to.tree).git('cherry-pick', '--abort')
     assert state(to) == before
-    with pytest.raises(CarryError, match=r'^No carry is under way\.'):
-        abort_carry(line.root, None)
+    with pytest.raises(ApplyError):
+        carry(line, to, quiet)
+    User(to.tree).git('cherry-pick', '--skip')
+    assert subjects(to)[3:] == ['fixup! Add letters'] * 2
+    assert text(to, TOOLS) == OTHER
+    assert state(to)[1:] == ('', 'series')
 
 
-def test_carry_that_waits_refuses_another_one(line: Line, to: Line, user: User) -> None:
+@pytest.mark.parametrize('committed', [False, True])
+def test_carry_that_waits_refuses_another_one(committed: bool, line: Line, to: Line, user: User) -> None:
     conflicting(user, line, to)
-    with pytest.raises(CarryError) as error:
+    if committed:
+        (to.tree / TOOLS).write_text(OTHER.replace('"other"', '"both"'))
+        User(to.tree).git('commit', '--quiet', '--all', '--no-edit')
+    with pytest.raises(UnfinishedError) as error:
         carry(line, to, quiet)
     assert str(error.value) == (
-        'A carry from 1.0.0 to 1.1.0 is under way in `build/1.1.0`.\n'
-        f'Go on with `{CONTINUE}`, or give it up with `{ABORT}`.'
+        'The tree `build/1.1.0` is in the middle of a `git cherry-pick`.\n'
+        'Finish it with `git -C build/1.1.0 cherry-pick --continue` and then `make carry LINE=1.0.0`, or give it up with '
+        '`git -C build/1.1.0 cherry-pick --abort`.'
     )
+
+
+def test_carry_runs_no_hooks_and_a_git_that_fails_leaves_the_tree(line: Line, to: Line, user: User) -> None:
+    fixup(user, SWAP, {TOOLS: SWAPPED.replace('def add(', 'def plus(')})
+    (hook := to.tree / '.git/hooks/post-commit').parent.mkdir()
+    for name in ('prepare-commit-msg', 'post-commit'):
+        (hook.with_name(name)).write_text(f'#!/bin/sh\ntouch {to.tree}/ran\nexit 1\n')
+        (hook.with_name(name)).chmod(0o755)
+    before = state(to)
+    User(to.tree).git('config', 'merge.renames', 'nonsense')
+    with pytest.raises(GitError):
+        carry(line, to, quiet)
+    User(to.tree).git('config', '--unset', 'merge.renames')
+    assert state(to) == before
+    assert carry(line, to, quiet).carried == [f'fixup! {SWAP}']
+    assert not (to.tree / 'ran').exists()
 
 
 class Killed(BaseException):
     """What a test stops a command with."""
 
 
-@pytest.mark.parametrize('again', ['carry', 'continue', 'abort'])
-@pytest.mark.parametrize('at', ['start', 'move', 'moved', 'stop', 'stopped'])
+@pytest.mark.parametrize('at', ['start', 'half', 'stopped', 'picked'])
 def test_carry_that_is_killed_anywhere_can_be_repeated(
-    at: str, again: str, line: Line, to: Line, user: User, monkeypatch: pytest.MonkeyPatch
+    at: str, line: Line, to: Line, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = state(to)
-    run, attempt = Git.run, Git.attempt
+    before, attempt = state(to), Git.attempt
 
-    def killed_start(*args: object) -> Carried:
+    def killed(git: Git, *args: str, stdin: IO[bytes] | None = None) -> CompletedProcess[bytes]:
+        if git.folder != to.tree.resolve() or 'cherry-pick' not in args:
+            return attempt(git, *args, stdin=stdin)
+        if at != 'start':
+            attempt(git, *args)
+        if at == 'half':
+            # As git leaves it in the middle of the second, of which one file is written.
+            (to.tree / '.git' / 'CHERRY_PICK_HEAD').unlink()
+            User(to.tree).git('reset', '--quiet', '--hard')
+            (to.tree / TOOLS).write_text('half')
+            (to.tree / 'tests' / 'new.txt').write_text('mine')
+            (to.tree / '.git' / 'index.lock').write_text('')
         raise Killed
 
-    def killed_run(git: Git, *args: str, stdin: IO[bytes] | None = None) -> str:
-        if git.folder == to.tree.resolve() and args[:2] == ('checkout', '--quiet'):
-            if at == 'moved':
-                run(git, *args)
-            else:
-                # Half of the files are there.
-                (to.tree / 'tests/letters.txt').write_text(LETTERS.replace('a', 'A'))
-                (to.tree / '.git' / 'index.lock').write_text('')
-            raise Killed
-        return run(git, *args, stdin=stdin)
-
-    def killed_attempt(git: Git, *args: str, stdin: IO[bytes] | None = None) -> CompletedProcess[bytes]:
-        if git.folder == to.tree.resolve() and args[0] == 'am':
-            if at == 'stopped':
-                attempt(git, *args)
-            else:
-                (to.tree / TOOLS).write_text('half')
-            raise Killed
-        return attempt(git, *args, stdin=stdin)
-
-    with monkeypatch.context() as patch:
-        if at == 'start':
-            patch.setattr(module, '_go_on', killed_start)
-        elif at in ('move', 'moved'):
-            patch.setattr(Git, 'run', killed_run)
-        else:
-            patch.setattr(Git, 'attempt', killed_attempt)
-        fixup(user, 'Add letters', {'tests/letters.txt': LETTERS.replace('a', 'A')})
+    fixup(user, 'Add letters', {'tests/letters.txt': LETTERS.replace('a', 'A')})
+    if at != 'picked':
         fixup(user, SWAP, {TOOLS: SWAPPED.replace('"tools"', '"mine"')})
-        with pytest.raises(Killed):
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Git, 'attempt', killed)
+        carry(line, to, quiet)
+    if at == 'stopped':
+        with pytest.raises(UnfinishedError):
             carry(line, to, quiet)
-    if again == 'abort':
-        abort_carry(line.root, None)
+        User(to.tree).git('cherry-pick', '--abort')
         assert state(to) == before
+    elif at == 'picked':
+        assert carry(line, to, quiet).carried == ['fixup! Add letters']
         return
-    with pytest.raises(ApplyError) as error:
-        if again == 'carry':
-            carry(line, to, quiet)
-        else:
-            continue_carry(line.root, None, quiet)
-    assert '1 fixup is in the tree, 0 wait after it.' in error.value.problem
+    with pytest.raises(ApplyError, match='1 of 2 fixups are in the tree'):
+        carry(line, to, quiet)
+    if at == 'half':
+        assert User(to.tree).git('show', 'refs/series/left:tests/new.txt') == 'mine'
+    assert not (to.tree / 'tests' / 'new.txt').exists()
     (to.tree / TOOLS).write_text(OTHER.replace('"other"', '"both"'))
     User(to.tree).git('add', '--all')
-    assert continue_carry(line.root, None, quiet).carried == ('fixup! Add letters', f'fixup! {SWAP}')
+    User(to.tree).git('-c', 'core.editor=true', 'cherry-pick', '--continue')
     assert subjects(to)[3:] == ['fixup! Add letters', f'fixup! {SWAP}']
-    assert state(to)[1:] == ('', 'series', False)
 
 
 def test_carry_to_the_same_or_an_unknown_line_is_refused(line: Line, to: Line) -> None:
@@ -365,22 +348,18 @@ def test_carry_says_what_to_do_next(
     fixup(user, 'Add 1.0.0', {'tests/1.0.0.txt': '2\n'})
     fixup(user, SWAP, {TOOLS: SWAPPED.replace('"tools"', '"mine"')})
     fixup(user, 'Add letters', {'tests/letters.txt': LETTERS.replace('a', 'A')})
-    assert main(['carry', '1.0.0']) == 1
-    assert main(['carry', '--abort']) == 0
     assert main(['carry', '1.0.0', '--to', '1.1.0']) == 1
-    assert main(['carry', '--skip']) == 0
-    assert main(['carry', '--continue']) == 1
-    shown = capsys.readouterr()
-    assert shown.out == (
-        'The carry is given up; `build/1.1.0` is as it was.\n'
+    User(to.tree).git('cherry-pick', '--abort')
+    user.git('reset', '--quiet', '--hard', 'HEAD~2')
+    fixup(user, 'Add letters', {'tests/letters.txt': LETTERS.replace('a', 'A')})
+    assert main(['carry', '1.0.0']) == 0
+    assert capsys.readouterr().out == (
         'The fixups in `build/1.1.0`:\n'
         '- fixup! Add letters\n'
-        '- fixup! Swap the summands (skipped)\n'
         '- fixup! Add 1.0.0 (left out, since there is no such patch)\n'
-        'Fold them into their patches with `git -C build/1.1.0 rebase --interactive --autosquash refs/series/base`, and '
-        'run `make extract LINE=1.1.0`.\n'
+        'At the end, fold the fixups into their patches with `git -C build/1.1.0 rebase --interactive --autosquash refs/series/base`, '
+        'and run `make extract LINE=1.1.0`.\n'
     )
-    assert 'error: No carry is under way.\nStart one with `make carry LINE=...`.\n' in shown.err
 
 
 def test_carry_of_a_fixup_that_fits_no_patch_names_the_nearest_and_is_refused(line: Line, to: Line, user: User) -> None:

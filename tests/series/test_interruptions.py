@@ -154,7 +154,7 @@ def _rebase(line: Line, user: User) -> list[str]:
 
 
 def _rebase_continue(line: Line, user: User) -> list[str]:
-    """Goes on after a conflict, with patches behind it."""
+    """Makes the line after a conflict."""
     _rebasable(line, user)
     user.git('reset', '--quiet', '--hard', 'HEAD~1')
     user.commit('Call it title', {TOOLS: OLD.replace('def name', 'def title')})
@@ -171,6 +171,12 @@ def _rebase_skip(line: Line, user: User) -> list[str]:
 
 def _rebase_abort(line: Line, user: User) -> list[str]:
     return [*_rebase_continue(line, user)[:-1], '--abort']
+
+
+def _carry(line: Line, user: User) -> list[str]:
+    """Carries ten fixups to the line that a rebase has made."""
+    _rebasable(line, user)
+    return ['carry', '1.0.0']
 
 
 def _build(line: Line, user: User) -> list[str]:
@@ -196,6 +202,7 @@ CASES: dict[str, Callable[[Line, User], list[str]]] = {
     'rebase --continue': _rebase_continue,
     'rebase --skip': _rebase_skip,
     'rebase --abort': _rebase_abort,
+    'carry': _carry,
     'build': _build,
     'release': _release,
 }
@@ -210,11 +217,20 @@ def case(
     verb = CASES[request.param](line, user)
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')]))
     checkout = Checkout(line.root, releases, {**os.environ, 'PYTHONPATH': path})
+    tree = User(line.root / 'build/1.1.0')
     if len(verb) > 3:
         done = checkout.run('count', 0, 0, *verb[:-1])
         assert 'conflicts with' in done.stderr
-        (line.root / 'build/1.1.0' / TOOLS).write_text(NEW.replace('def label', 'def title'))
-        User(line.root / 'build/1.1.0').git('add', '--all')
+    if verb[-1] == '--continue':
+        (tree.tree / TOOLS).write_text(NEW.replace('def label', 'def title'))
+        tree.git('add', '--all')
+        tree.git('-c', 'core.editor=true', 'rebase', '--continue')
+    if verb[-1] == '--skip':
+        tree.git('rebase', '--skip')
+    if verb[0] == 'carry':
+        assert not checkout.run('count', 0, 0, 'rebase', '--onto', '1.1.0').returncode
+        for number in range(10):
+            user.commit('fixup! Add one', {f'tests/{number}/{name}.txt': 'text\n' * 1000 for name in 'abc'})
     return checkout, verb
 
 
@@ -236,7 +252,7 @@ def check_whole(checkout: Checkout, before: Checkout, after: Checkout) -> None:
         assert found in (before.units()[name], after.units()[name]), name
     commits, old, new = checkout.commits(), before.commits(), after.commits()
     for name in old:
-        # A rebase goes on patch by patch.
+        # A carry goes on fixup by fixup.
         found, made = commits.get(name), new.get(name)
         if found and made and len(old[name]) < len(found) < len(made):
             made = made[: len(found)]
@@ -258,7 +274,7 @@ def test_verb_that_is_killed_or_fails_at_a_rename_loses_nothing(case: tuple[Chec
     counted = after.run('count', 0, 0, *verb)
     assert counted.returncode == 0, counted.stderr
     steps, renames = map(int, counted.stdout.split()[-2:])
-    assert renames
+    assert renames or verb[0] == 'carry'
     for number in range(KILLS):
         at = 1 + (2 * number + 1) * steps // (2 * KILLS)
         # Half of them while git is at work.
@@ -270,7 +286,7 @@ def test_verb_that_is_killed_or_fails_at_a_rename_loses_nothing(case: tuple[Chec
         check_whole(checkout, before, after)
         check_finished(checkout, verb, after, where)
     # The last of them, unless it is the long version; before the first, nothing has happened.
-    for at in range(1, renames + 1) if KILLS >= 50 else [renames]:
+    for at in range(1, renames + 1) if KILLS >= 50 or not renames else [renames]:
         checkout = before.copy('interrupted')
         done = checkout.run('fault', at, 0, *verb)
         where = f'failed at rename {at} of {renames}'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import subprocess
 import zipfile
 from collections.abc import Callable
 from datetime import date
@@ -34,7 +35,7 @@ from series.errors import (
 from series.extract import extract
 from series.index import Release
 from series.line import Line, find_line
-from series.rebase import abort_rebase, continue_rebase, rebase
+from series.rebase import abort_rebase, finish_rebase, rebase
 from tests.series.upstream import BUILD, LATER, PACKAGE, PUBLISHED, Index, User, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
@@ -48,6 +49,9 @@ DOUBLE: Commit = ('Add `double()`', {'pydantic_ai_slim/pydantic_ai/double.py': L
 TWO: Commit = ('Add two', {'tests/two.txt': '2\n'})
 
 CONTINUE, SKIP, ABORT = (f'make rebase ARGS=--{what}' for what in ('continue', 'skip', 'abort'))
+
+
+GO_ON = ('-c', 'core.editor=true', 'rebase', '--continue')
 
 
 @pytest.fixture
@@ -296,21 +300,29 @@ def test_rebase_of_a_conflict_stops_in_the_tree_and_nowhere_else(carry: Callable
         'The patch `fixes/call-it-title.patch` of 1.0.0+lifecycle.1 conflicts with `pydantic-ai-slim` 1.1.0. 1 of 3 patches '
         'are in the tree.\n'
         'It waits in `build/1.1.0`, with conflict marks. Edit the marked files, `git -C build/1.1.0 add` or `rm` them, and '
-        f'run `{CONTINUE}`; if upstream has all of it, run `{SKIP}`; or give up with `{ABORT}`.\n'
+        'run `git -C build/1.1.0 rebase --continue`; if upstream has all of it, run `git -C build/1.1.0 rebase --skip`. When git '
+        f'is at the end, `{CONTINUE}` makes the line; `{ABORT}` gives up.\n'
         '\n'
         f'    {TOOLS}:{number}'
     )
     assert error.value.files == (TOOLS,)
     assert user.subjects() == ['Add one']
-    assert 'You are in the middle of an am session.' in user.git('status')
+    assert 'interactive rebase in progress' in user.git('status')
     assert {name: text for name, text in everything(line).items() if not name.startswith('build/1.1.0/')} == before
 
 
 @pytest.mark.usefixtures('near')
-def test_rebase_continues_after_git_am_continue_of_the_user(stopped: Line, user: User) -> None:
+def test_rebase_makes_the_line_after_git_is_at_the_end(stopped: Line, user: User) -> None:
+    with pytest.raises(UnfinishedError) as error:
+        finish_rebase(stopped.root, None, quiet)
+    assert str(error.value) == (
+        'The tree `build/1.1.0` is in the middle of a `git rebase`.\n'
+        f'Finish it with `git -C build/1.1.0 rebase --continue` and then `{CONTINUE}`, or give it up with '
+        '`git -C build/1.1.0 rebase --abort`.'
+    )
     resolve(user)
-    user.git('am', '--continue')
-    rebased = continue_rebase(stopped.root, None, quiet)
+    user.git(*GO_ON)
+    rebased = finish_rebase(stopped.root, None, quiet)
     assert (rebased.unchanged, rebased.changed, rebased.dropped) == (
         ['fixes/add-one.patch', 'fixes/add-two.patch'],
         ['fixes/call-it-title.patch'],
@@ -321,54 +333,11 @@ def test_rebase_continues_after_git_am_continue_of_the_user(stopped: Line, user:
 
 
 @pytest.mark.usefixtures('near')
-def test_rebase_continue_of_what_is_not_resolved_refuses(stopped: Line, user: User) -> None:
-    for _ in range(2):
-        with pytest.raises(ApplyError) as error:
-            continue_rebase(stopped.root, '1.1.0', quiet)
-        assert (
-            error.value.problem == 'The patch `fixes/call-it-title.patch` waits in `build/1.1.0` and is not resolved.'
-        )
-        assert 'You still have unmerged paths in your index.' in error.value.words
-    resolve(user)
-    assert continue_rebase(stopped.root, '1.1.0', quiet).changed == ['fixes/call-it-title.patch']
-
-
-@pytest.mark.usefixtures('near')
-@pytest.mark.parametrize('left', ['all', 'first', 'middle', 'last'])
-def test_rebase_continue_of_what_has_conflict_marks_refuses(stopped: Line, user: User, left: str) -> None:
-    marked = (user.tree / TOOLS).read_text()
-    marks = [line for line in marked.splitlines() if line[:7] in ('<<<<<<<', '=======', '>>>>>>>')]
-    assert marks == ['<<<<<<< HEAD', '=======', '>>>>>>> Call it title']
-    kept = {'all': marks, 'first': marks[:1], 'middle': marks[1:2], 'last': marks[2:]}[left]
-    text = '\n'.join(line for line in marked.splitlines() if line not in marks or line in kept) + '\n'
-    numbers = ', '.join(str(number) for number, line in enumerate(text.splitlines(), 1) if line in kept)
-    (user.tree / TOOLS).write_text(text)
+def test_rebase_with_conflict_marks_left_refuses(stopped: Line, user: User) -> None:
     user.git('add', '--all')
-    head = user.git('rev-parse', 'HEAD')
-
-    with pytest.raises(ApplyError) as error:
-        continue_rebase(stopped.root, None, quiet)
-    assert str(error.value) == (
-        'The patch `fixes/call-it-title.patch` waits in `build/1.1.0`, and what is added for it still has conflict marks.\n'
-        'It waits in `build/1.1.0`, with conflict marks. Edit the marked files, `git -C build/1.1.0 add` or `rm` them, and run '
-        f'`{CONTINUE}`; if upstream has all of it, run `{SKIP}`; or give up with `{ABORT}`.\n'
-        '\n'
-        f'    {TOOLS}:{numbers}'
-    )
-    assert user.git('rev-parse', 'HEAD') == head
-    assert not (stopped.root / 'patches/1.1.0').exists()
-
-    (user.tree / TOOLS).write_text(NEW.replace('def label', 'def title'))
-    user.git('add', '--all')
-    assert continue_rebase(stopped.root, None, quiet).changed == ['fixes/call-it-title.patch']
-
-
-@pytest.mark.usefixtures('near')
-def test_rebase_continue_after_marks_were_committed_by_the_user_refuses(stopped: Line, user: User) -> None:
-    user.git('add', '--all')
-    user.git('am', '--continue')
+    user.git(*GO_ON)
     with pytest.raises(ExtractError) as error:
-        continue_rebase(stopped.root, None, quiet)
+        finish_rebase(stopped.root, None, quiet)
     assert error.value.problem.startswith(
         f'The commits of the tree `build/1.1.0` are not a series:\n- `Call it title` has conflict marks in `{TOOLS}:'
     )
@@ -376,89 +345,57 @@ def test_rebase_continue_after_marks_were_committed_by_the_user_refuses(stopped:
 
 
 @pytest.mark.usefixtures('near')
-def test_rebase_continue_of_a_patch_that_is_about_marks_goes_on(carry: Callable[..., Line], user: User) -> None:
+def test_rebase_of_a_patch_that_is_about_marks_goes_on(carry: Callable[..., Line], user: User) -> None:
     about = 'Marks\n=======\n'
     line = carry(('Call it title', {**TITLE[1], 'tests/about.txt': about}))
     with pytest.raises(ApplyError):
         rebase(line, '1.1.0', quiet)
     resolve(user)
-    assert continue_rebase(line.root, None, quiet).line.name == '1.1.0'
+    user.git(*GO_ON)
+    assert finish_rebase(line.root, None, quiet).line.name == '1.1.0'
     assert (user.tree / 'tests/about.txt').read_text() == about
 
 
 @pytest.mark.usefixtures('near')
-def test_rebase_continue_with_nothing_left_of_a_patch_refuses(stopped: Line, user: User) -> None:
-    user.git('checkout', '--quiet', 'HEAD', '--', TOOLS)
-    with pytest.raises(ApplyError, match=r'waits in .* and is not resolved'):
-        continue_rebase(stopped.root, None, quiet)
-    assert continue_rebase(stopped.root, None, quiet, skip=True).dropped == ['fixes/call-it-title.patch']
-
-
-@pytest.mark.usefixtures('near')
-def test_rebase_continue_stops_at_the_next_conflict(carry: Callable[..., Line], user: User) -> None:
-    again = ('Call it name of a tool', {TOOLS: OLD.replace('def name', 'def tool_name')})
-    line = carry(TITLE, ONE, again)
-    with pytest.raises(ApplyError, match='fixes/call-it-title'):
-        rebase(line, '1.1.0', quiet)
-    user.git('checkout', '--quiet', '--ours', '--', TOOLS)
-    (user.tree / TOOLS).write_text(NEW.replace('def label', 'def caption'))
-    user.git('add', '--all')
-    with pytest.raises(ApplyError) as error:
-        continue_rebase(line.root, None, quiet)
-    assert error.value.problem == (
-        'The patch `fixes/call-it-name-of-a-tool.patch` of 1.0.0+lifecycle.1 conflicts with `pydantic-ai-slim` 1.1.0. '
-        '2 of 3 patches are in the tree.'
+def test_rebase_skip_leaves_the_patch_out_and_names_it(stopped: Line, user: User) -> None:
+    user.git('rebase', '--skip')
+    with pytest.raises(RebaseError) as error:
+        finish_rebase(stopped.root, None, quiet)
+    commit = user.git('log', '--format=%H', '--grep=Call it title', 'refs/series/old')
+    assert str(error.value) == (
+        'The tree `build/1.1.0` is without `fixes/call-it-title.patch` of 1.0.0+lifecycle.1.\n'
+        f'If upstream has it, or it is to be left out, run `{SKIP}`. If not, add it with `git -C build/1.1.0 cherry-pick '
+        f'{commit[:12]}` and the like, and run `{CONTINUE}`.'
     )
-    rebased = continue_rebase(line.root, None, quiet, skip=True)
-    assert (rebased.changed, rebased.dropped) == (['fixes/call-it-title.patch'], ['fixes/call-it-name-of-a-tool.patch'])
-
-
-@pytest.mark.usefixtures('near')
-def test_rebase_skip_leaves_the_patch_out(stopped: Line, user: User) -> None:
-    rebased = continue_rebase(stopped.root, None, quiet, skip=True)
+    rebased = finish_rebase(stopped.root, None, quiet, skip=True)
     assert rebased.dropped == ['fixes/call-it-title.patch']
     assert user.subjects() == ['Add one', 'Add two']
     assert '- Left out: Call it title.\n' in (stopped.root / 'CHANGELOG.md').read_text()
 
 
 @pytest.mark.usefixtures('near')
-def test_rebase_continue_after_git_am_abort_drops_nothing_in_silence(stopped: Line, user: User) -> None:
-    user.git('am', '--abort')
+def test_rebase_continue_after_git_rebase_abort_refuses_and_git_begins_again(stopped: Line, user: User) -> None:
+    user.git('rebase', '--abort')
     with pytest.raises(RebaseError) as error:
-        continue_rebase(stopped.root, None, quiet)
+        finish_rebase(stopped.root, None, quiet)
+    again = 'rebase --onto refs/series/base refs/series/old-base series'
     assert str(error.value) == (
-        'The tree `build/1.1.0` is without `fixes/call-it-title.patch`, `fixes/add-two.patch` of 1.0.0+lifecycle.1.\n'
-        'Apply what is missing with `git -C build/1.1.0 am --3way .git/series-rebase/series/fixes/call-it-title.patch` and '
-        f'the like, and run `{CONTINUE}`; or leave it out with `{SKIP}`.'
+        'The tree `build/1.1.0` is not on the base of 1.1.0.\n'
+        f'Begin again with `git -C build/1.1.0 {again}`, or give up with `{ABORT}`.'
     )
-    user.git('am', '--3way', '.git/series-rebase/series/fixes/add-two.patch')
-    rebased = continue_rebase(stopped.root, None, quiet, skip=True)
-    assert (rebased.unchanged, rebased.dropped) == (
-        ['fixes/add-one.patch', 'fixes/add-two.patch'],
-        ['fixes/call-it-title.patch'],
-    )
+    subprocess.run(['git', *again.split()], cwd=user.tree, capture_output=True, check=False)
+    resolve(user)
+    user.git(*GO_ON)
+    assert finish_rebase(stopped.root, None, quiet).changed == ['fixes/call-it-title.patch']
 
 
 @pytest.mark.usefixtures('near')
 def test_rebase_continue_with_changes_that_are_not_committed_refuses(stopped: Line, user: User) -> None:
-    user.git('am', '--skip')
+    user.git('rebase', '--skip')
     (user.tree / 'tests' / 'new.py').write_text('new\n')
     with pytest.raises(DirtyTreeError):
-        continue_rebase(stopped.root, None, quiet, skip=True)
+        finish_rebase(stopped.root, None, quiet, skip=True)
     assert not (stopped.root / 'patches/1.1.0').exists()
-
-
-@pytest.mark.usefixtures('near')
-def test_rebase_continue_during_a_cherry_pick_refuses(stopped: Line, user: User) -> None:
-    user.git('am', '--skip')
-    (user.tree / '.git' / 'CHERRY_PICK_HEAD').write_text(user.git('rev-parse', 'HEAD') + '\n')
-    with pytest.raises(UnfinishedError) as error:
-        continue_rebase(stopped.root, None, quiet, skip=True)
-    assert str(error.value) == (
-        'The tree `build/1.1.0` is in the middle of a `git cherry-pick`.\n'
-        f'Finish it with `git -C build/1.1.0 cherry-pick --continue` and then `{CONTINUE}`, or give it up with '
-        '`git -C build/1.1.0 cherry-pick --abort`.'
-    )
 
 
 @pytest.mark.usefixtures('near')
@@ -477,9 +414,7 @@ def test_rebase_abort_removes_all_of_it(carry: Callable[..., Line]) -> None:
 # What is interrupted
 
 
-@pytest.mark.parametrize(
-    'step', ['_merge_all', '_read_state', 'write_patches', 'check_patches', '_compare', '_changelog']
-)
+@pytest.mark.parametrize('step', ['borrow', '_read_state', 'write_series', 'check_patches', '_compare', '_changelog'])
 @pytest.mark.usefixtures('near')
 def test_rebase_that_is_interrupted_leaves_no_half_of_a_line(
     carry: Callable[..., Line], monkeypatch: pytest.MonkeyPatch, step: str
@@ -497,7 +432,7 @@ def test_rebase_that_is_interrupted_leaves_no_half_of_a_line(
     if (line.root / 'build/1.1.0').exists():
         with pytest.raises(RebaseError, match='is under way'):
             rebase(line, '1.1.0', quiet)
-        rebased = continue_rebase(line.root, None, quiet)
+        rebased = finish_rebase(line.root, None, quiet)
     else:
         rebased = rebase(line, '1.1.0', quiet)
     assert rebased.unchanged == ['fixes/add-one.patch', 'fixes/swap-the-summands.patch']
