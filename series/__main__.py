@@ -28,8 +28,7 @@ from series.errors import CloneError, DifferenceError, NoPatchError, RebaseError
 from series.extract import extract
 from series.line import Line, find_line, find_lines, line_names
 from series.locks import INSTALLS, RESOLUTIONS, write_locks
-from series.matrix import SLICE, Tests, choose_cells, matrix, slice_cell
-from series.matrix_report import summary, write_report
+from series.matrix import SLICE, Tests, choose_cells, matrix, slice_cell, summary, write_report
 from series.merge import Outcome
 from series.overview import PAGE as OVERVIEW
 from series.overview import write_overview
@@ -282,8 +281,8 @@ def _matrix(options: Namespace, report: Report) -> str:
     of = find_line(Path.cwd(), options.tests_of) if options.tests_of else None
     tests = Tests(options.tests and options.tests.resolve(), only, options.expression, of, options.again)
     found = matrix(line, cells, tests, report)
-    page = line.show(write_report(found, line.root / 'build' / 'matrix' / line.name / 'report'))
-    text = f'{summary(found)}\n\nThe page `{page}` shows all, and beside it is JUnit XML.'
+    path = line.show(write_report(found, line.root / 'build' / 'matrix' / line.name / 'report.txt'))
+    text = f'{summary(found)}\n\n`{path}` has all, and `results` beside it the JUnit XML of each side.'
     if found.differences or found.broken:
         differ = f"Upstream's tests differ between base and fork of {line.name}."
         broken = f'Tests that the patches of {line.name} add fail.'

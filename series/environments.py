@@ -179,6 +179,24 @@ def make_environment(folder: Path, python: Path, requirements: Sequence[str | Pa
     return inside
 
 
+def keep_environment(folder: Path, python: Path, requirements: Sequence[str | Path]) -> tuple[Path, str]:
+    """Make an environment, unless one made of the same is there, and return its interpreter and what it is made of.
+
+    Args:
+        folder: Where it is, or will be.
+        python: The interpreter it is made of.
+        requirements: As for `make_environment()`. The content of files counts, not their names.
+    """
+    read = [part.read_text('utf-8') if isinstance(part, Path) and part.exists() else str(part) for part in requirements]
+    version = subprocess.run([python, '-VV'], capture_output=True, text=True, check=True).stdout
+    made_of = '\n'.join([str(python), version, *read])
+    ready = folder / '.ready'
+    if not (ready.exists() and ready.read_text('utf-8') == made_of):
+        make_environment(folder, python, requirements)
+        ready.write_text(made_of, 'utf-8')
+    return interpreter(folder), made_of
+
+
 def interpreter(folder: Path) -> Path:
     """Return the interpreter of an environment."""
     return folder / ('Scripts/python.exe' if os.name == 'nt' else 'bin/python')

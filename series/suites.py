@@ -17,22 +17,16 @@ from packaging.utils import canonicalize_name
 
 from pydantic_ai_slim.fork.errors import ForkError
 from pydantic_ai_slim.fork.names import DIST_NAME
-from series import matrix_plugin
 from series.base import download
+from series.comparison import SIDES, Comparison, Result, compare
 from series.environments import base_requirements, built_wheel, line_python, make_environment, overrides, uv
-from series.errors import DifferenceError, DownloadError, SeriesError, SuiteError
+from series.errors import DifferenceError, DownloadError, MatrixError, SeriesError, SuiteError
 from series.git import Git, words
 from series.line import Line, find_line, find_lines
-from series.matrix import SIDES
-from series.matrix_process import Pytest
-from series.matrix_results import Results
-from series.outcomes import Comparison, Result, compare
 from series.progress import Report, heartbeat
+from series.upstream_tests import Pytest
 
 PAGE = Path('docs') / 'downstream' / 'suites.md'
-
-_ROUNDS = 3
-"""How often a test whose outcome differs runs again, alone, on both sides."""
 
 
 @dataclass(frozen=True)
@@ -94,45 +88,25 @@ def run_suite(suite: Suite, line: Line, report: Report) -> Ran:
     for side in SIDES:
         report(f'{title}: making the environment of the {side}')
         python = make_environment(folder / f'env-{side}', line_python(line), ['--no-deps', *others, wheels[side]])
-        sides[side] = Pytest(tree, python, Path(matrix_plugin.__file__).read_bytes(), {})
+        sides[side] = Pytest(tree, python, folder / f'run-{side}')
 
-    def run(side: str, name: str, tests: Sequence[str]) -> dict[str, Result]:
-        return _run(sides[side], Results(folder / name), tests, f'{title}: the {side}', report)
+    def run(side: str, named: Sequence[str], number: int) -> dict[str, Result]:
+        step = f'{title}: {"what differs, once more," if number else "the tests"} on the {side}'
+        return sides[side].run(
+            named or suite.tests, folder / f'{side}-{number}.xml', lambda far: report(f'{step}, {far}')
+        )
 
-    outcomes = {side: run(side, side, suite.tests) for side in SIDES}
-    names = {side: Results(folder / side).names() for side in SIDES}
-    again = {
-        test.test: {
-            side: [
-                _outcome(run(side, f'{side}-{number}-{turn}', [names[side][test.test]]), test.test)
-                for turn in range(_ROUNDS)
-            ]
-            for side in SIDES
-        }
-        for number, test in enumerate(compare(outcomes['base'], outcomes['fork']).suspects)
-        if all(test.test in names[side] for side in SIDES)
-    }
+    try:
+        compared = compare(run)
+    except MatrixError as error:
+        raise SuiteError(
+            f'pytest could not run the tests of {title}.',
+            f'Say in `series/suites.toml` what they need. {error.remedy}',
+            error.words,
+        ) from None
     for side in SIDES:
         shutil.rmtree(folder / f'env-{side}')
-    return Ran(suite, line, version, compare(outcomes['base'], outcomes['fork'], again))
-
-
-def _run(pytest: Pytest, results: Results, tests: Sequence[str], step: str, report: Report) -> dict[str, Result]:
-    """Run tests of a suite on one side, and return what came of each."""
-    results.folder.mkdir(parents=True)
-    status = pytest.run(results, [], tests, lambda number: report(step, number, len(results.names()) or None))
-    if status in (3, 4):
-        raise SuiteError(
-            f'pytest could not run the tests of {step}.',
-            'Say in `series/suites.toml` what they need. These are its words.',
-            (results.folder / 'log').read_text('utf-8', 'replace')[-4000:],
-        )
-    missing = results.names().keys() - (found := results.load()).keys()
-    return {test: Result(test, 'crashed') for test in missing} | found
-
-
-def _outcome(results: dict[str, Result], test: str) -> str:
-    return results[test].outcome if test in results else 'crashed'
+    return Ran(suite, line, version, compared)
 
 
 def _named(pin: str, name: str) -> bool:

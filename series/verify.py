@@ -20,7 +20,7 @@ from pydantic_ai_slim.fork.line import patch_name
 from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
 from series import coverage, references, tree, upstream_tests
 from series.base import base_repository, clone
-from series.environments import interpreter, line_python, make_environment, overrides
+from series.environments import keep_environment, line_python, overrides
 from series.errors import ApplyError, Fault, VerifyError
 from series.extract import patched_digest
 from series.findings import new_findings
@@ -31,10 +31,14 @@ from series.merge import apply_one
 from series.message import message_faults, read_message
 from series.needs import all_needs, direct_needs
 from series.patches import without_index, write_patches
+from series.programs import Programs
 from series.progress import Report
 
 _PACKAGE = f'{UPSTREAM_FOLDER}/{PACKAGE}/'
 _PATHS = (_PACKAGE, 'tests/', 'docs/')
+SECONDS = 1800.0
+"""How long the tests of a patch may take before they are ended. It is some minutes for all of them together."""
+
 _EXAMPLES = 'tests/test_examples.py'
 """Upstream's tests of the examples in its pages and docstrings."""
 
@@ -65,15 +69,8 @@ def upstream_environment(line: Line) -> Path:
     newest = f'{line.released + timedelta(days=1)}T00:00:00Z'
     requirements = ['--exclude-newer', newest, *overrides(line), '--requirement', line.folder / 'tests.in']
     requirements.append('coverage>=7.10')
-    read = [part.read_text('utf-8') for part in requirements if isinstance(part, Path) and part.exists()]
-    made_of = '\n'.join([str(python), newest, *read])
-    ready = folder / '.ready'
     with lock(line.root, folder.name, f'making `{line.show(folder)}`', lambda _: None):
-        if ready.exists() and ready.read_text('utf-8') == made_of:
-            return interpreter(folder)
-        made = make_environment(folder, python, requirements)
-        ready.write_text(made_of, 'utf-8')
-        return made
+        return keep_environment(folder, python, requirements)[0]
 
 
 def verify(
@@ -220,9 +217,10 @@ def _run_all(checks: list[_Check], git: Git, python: Path, folder: Path, report:
     if not workers:
         return
     runs: SimpleQueue[_Run] = SimpleQueue()
+    programs = Programs()
     for number in range(workers):
         (outside := folder / f'outside-{number}').mkdir()
-        runs.put(_Run(clone(git.folder, folder / f'checkout-{number}', 'HEAD'), python, outside))
+        runs.put(_Run(clone(git.folder, folder / f'checkout-{number}', 'HEAD'), python, outside, programs))
 
     steps = _Steps(len(checks), report)
 
@@ -241,6 +239,8 @@ def _run_all(checks: list[_Check], git: Git, python: Path, folder: Path, report:
             for finished in as_completed(waiting):
                 finished.result()
         finally:
+            # When it is interrupted, nothing of it goes on.
+            programs.end()
             pool.shutdown(cancel_futures=True)
     failed: set[Path] = set()
     for check in checks:
@@ -374,6 +374,7 @@ class _Run:
     python: Path
     folder: Path
     """For what the tests need and leave outside of the checkout. Those of another one would remove it."""
+    programs: Programs
     measuring: Sequence[str] = ()
     """What Python runs pytest with, to measure what that runs."""
 
@@ -530,7 +531,9 @@ class _Run:
     def _pytest(self, check: _Check, what: str, *arguments: str) -> list[Fault]:
         # Faults enough to see what is wrong; whether there is one is all that is asked without a patch that is needed.
         most = 1 if check.unneeded else 5
-        options = ('-q', '--tb=short', f'--maxfail={most}', '-p', 'no:cacheprovider')
+        # Long before a test that hangs is ended, it shows where it does.
+        hangs = ('-o', f'faulthandler_timeout={SECONDS / 2:g}')
+        options = ('-q', '--tb=short', f'--maxfail={most}', '-p', 'no:cacheprovider', *hangs)
         done = self._python(*self.measuring, '-m', 'pytest', *options, *arguments)
         summary = done.stdout.strip().rpartition('\n')[2]
         check.tests += int(passed[1]) if (passed := re.search(r'(\d+) passed', summary)) else 0
@@ -545,15 +548,4 @@ class _Run:
         environment |= {'PYTHONPATH': UPSTREAM_FOLDER, 'NO_COLOR': '1'}
         environment['PYTEST_DEBUG_TEMPROOT'] = str(self.folder)
         environment.pop('SSL_CERT_FILE', None)
-        return subprocess.run(
-            [str(self.python), *arguments],
-            cwd=self.git.folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding='utf-8',
-            errors='replace',
-            check=False,
-        )
+        return self.programs.run([str(self.python), *arguments], SECONDS, cwd=self.git.folder, env=environment)

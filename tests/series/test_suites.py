@@ -87,13 +87,13 @@ def test_suites_compares_test_by_test_and_runs_again_what_differs(line: Line, tm
     ran = run_suite(Suite('made-up', ()), line, ignore)
     assert ran.version == '1.5' and ran.comparison is not None
     found = ran.comparison
-    assert [test.test for test in found.differences] == ['tests/test_made_up.py::test_differs']
-    assert [test.test for test in found.failing] == ['tests/test_made_up.py::test_fails_on_both']
-    assert [test.test for test in found.flaky] == ['tests/test_made_up.py::test_fails_at_first']
+    assert [test.test for test in found.differences] == ['tests.test_made_up::test_differs']
+    assert [test.test for test in found.failing] == ['tests.test_made_up::test_fails_on_both']
+    assert [test.test for test in found.flaky] == ['tests.test_made_up::test_fails_at_first']
     write_page([ran], tmp_path / 'page.md')
     page = (tmp_path / 'page.md').read_text()
     assert f'| made-up | 1.5 | {line.name} | 4 | 1 | 1 |' in page
-    assert '`tests/test_made_up.py::test_differs` is passed on the base, and failed on the fork.' in page
+    assert '`tests.test_made_up::test_differs` is passed on the base, and failed on the fork.' in page
 
 
 def test_suites_names_a_project_that_does_not_work_with_a_base(

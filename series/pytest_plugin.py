@@ -1,0 +1,94 @@
+"""What pytest is given to run upstream's tests on base and fork: it has them know each test by the same name, and find their servers.
+
+It runs in an environment that has nothing else of ours; so it imports nothing of ours either, and is copied there.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put into the JUnit XML what pytest is asked for each test by, and what base and fork know it by if that is something else."""
+    numbers: Counter[str] = Counter()
+    for item in items:
+        # xdist adds the group to what it is called after this.
+        item.user_properties.append(('name', item.nodeid))
+        if known := _known_as(item):
+            numbers[known] += 1
+            item.user_properties.append(('known', f'{known}#{numbers[known]}' if numbers[known] > 1 else known))
+    _use_postgres(os.environ.get('SERIES_POSTGRES'))
+    _use_temporal(os.environ.get('SERIES_TEMPORAL'))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out a test that has ended its process: xdist would begin it again until it has no more processes."""
+    if (began := _began(item)).exists():
+        pytest.fail('It crashed while running before.')
+    began.touch()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Note that a test has come to its end."""
+    _began(item).unlink(missing_ok=True)
+
+
+def _began(item: pytest.Item) -> Path:
+    return Path(os.environ['SERIES_BEGAN']) / hashlib.sha256(item.nodeid.encode()).hexdigest()
+
+
+def _known_as(item: pytest.Item) -> str:
+    """Return what an example is called on either side.
+
+    Upstream calls the examples in its docs by their lines, which differ between base and fork as soon as something is
+    written above. What an example says takes the line's place.
+    """
+    for value in getattr(getattr(item, 'callspec', None), 'params', {}).values():
+        source, line = getattr(value, 'source', None), getattr(value, 'start_line', None)
+        if isinstance(source, str) and f':{line}' in item.nodeid:
+            digest = hashlib.sha256(source.encode()).hexdigest()[:8]
+            return item.nodeid.replace(f':{line}', f':{digest}', 1)
+    return ''
+
+
+def _use_postgres(url: str | None) -> None:
+    """Have DBOS keep its tables in PostgreSQL, as it does in production, where upstream's tests name a file of SQLite."""
+    dbos = sys.modules.get('dbos')
+    if not url or dbos is None:
+        return
+    begin = dbos.DBOS.__init__
+
+    def begin_on_postgres(self: Any, *, config: dict[str, Any], **options: Any) -> None:
+        file = str(config.get('system_database_url'))
+        if file.startswith('sqlite'):
+            # For each file one database, of this process: nothing is found there that another one has left to be recovered.
+            digest = hashlib.sha256(file.encode()).hexdigest()[:16]
+            config = {**config, 'system_database_url': f'{url}/dbos_{os.getpid()}_{digest}'}
+        begin(self, config=config, **options)
+
+    dbos.DBOS.__init__ = begin_on_postgres
+
+
+def _use_temporal(program: str | None) -> None:
+    """Have Temporal start the server that is on this machine, instead of downloading one; or have it not wait for that."""
+    testing = sys.modules.get('temporalio.testing')
+    if program is None or testing is None:
+        return
+    start = testing.WorkflowEnvironment.start_local
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError('`temporal` is not on the path, and its server can not be downloaded.')
+
+    found = functools.partial(start, dev_server_existing_path=program) if program else refuse
+    testing.WorkflowEnvironment.start_local = staticmethod(found)
