@@ -65,8 +65,7 @@ def branch(
     """Make a branch with a patch and all patches that it needs, in the order of the series, and switch the clone to it.
 
     The commits are made beside the clone's index and work tree. Only when all of them are there, the branch is made and
-    checked out; until then nothing that the user sees changes. The authors are those of the patches, the committer is
-    who the clone's configuration says.
+    checked out; until then nothing that the user sees changes. Author and committer are who the clone's configuration says.
 
     Args:
         line: The line.
@@ -104,11 +103,19 @@ def branch(
                     raise error
                 again = _lend_blobs(line, each, plumbing, Path(scratch), report)
                 _merge(plumbing, line, each, again, onto)
-            commit = _commit(plumbing, settings, commit, messages[each], Path(scratch) / 'message')
+            commit = _commit(plumbing, commit, _message(messages[each]), Path(scratch))
+        changed, notes = list_additions(git, target, commit)
+        for path, listed in changed.items():
+            (Path(scratch) / 'listed').write_text(listed, 'utf-8')
+            blob = plumbing.run('hash-object', '-w', '--no-filters', str(Path(scratch) / 'listed'))
+            plumbing.run('update-index', '--add', '--cacheinfo', f'100644,{blob},{path}')
+        if changed:
+            commit = _commit(plumbing, commit, 'List the new pages and names in the docs', Path(scratch))
+            named = ', '.join(f'`{path}`' for path in changed)
+            notes.insert(0, f'A commit of its own lists what is new in {named}; look at it.')
     report(f'Making the branch `{name}`')
-    _switch(git, name, commit)
     text = _write_text(line, patch, messages, stack, git, target)
-    notes = _list_additions(git, target)
+    _switch(git, name, commit)
     if tools:
         notes += _run_tools(git, name, text, line, report)
     subjects = [messages[each].subject for each in stack]
@@ -191,12 +198,16 @@ def _identity(git: Git) -> dict[str, str]:
     identity = re.fullmatch(r'(.*) <(.*)> \d+ [-+]\d+', found.stdout.decode('utf-8', 'replace').strip())
     if found.returncode or not identity:
         raise CloneError(
-            "Git doesn't know who you are, and you will be the committer.",
+            "Git doesn't know who you are, and the commits will be yours.",
             f'Say it with `git -C {git.folder} config user.name NAME` and `git -C {git.folder} config user.email ADDRESS`, '
             f'then run the same command again.',
             words(found),
         )
-    return {'GIT_COMMITTER_NAME': identity[1], 'GIT_COMMITTER_EMAIL': identity[2]}
+    return {
+        f'GIT_{role}_{what}': identity[at]
+        for role in ('AUTHOR', 'COMMITTER')
+        for at, what in ((1, 'NAME'), (2, 'EMAIL'))
+    }
 
 
 # The commits
@@ -276,15 +287,16 @@ def _mark(patch: Path) -> str:
     return f'refs/series/made/{patch_name(patch)}'
 
 
-def _commit(git: Git, settings: dict[str, str], parent: str, message: Message, scratch: Path) -> str:
-    """Commit the index, with what upstream has a use for of a patch's message."""
+def _message(message: Message) -> str:
+    """Return what upstream has a use for of a patch's message."""
     trailers = '\n'.join(f'{name}: {value}' for name, value in message.trailers if name not in _OURS)
-    parts = (message.subject, message.text, trailers)
-    scratch.write_text('\n\n'.join(part for part in parts if part) + '\n', 'utf-8')
-    name, email, date = message.author
-    author = {'GIT_AUTHOR_NAME': name, 'GIT_AUTHOR_EMAIL': email, 'GIT_AUTHOR_DATE': date}
-    tree = git.run('write-tree')
-    return Git(git.folder, settings | author).run('commit-tree', tree, '-p', parent, '-F', str(scratch))
+    return '\n\n'.join(part for part in (message.subject, message.text, trailers) if part)
+
+
+def _commit(git: Git, parent: str, message: str, scratch: Path) -> str:
+    """Commit the index."""
+    (scratch / 'message').write_text(f'{message}\n', 'utf-8')
+    return git.run('commit-tree', git.run('write-tree'), '-p', parent, '-F', str(scratch / 'message'))
 
 
 def _switch(git: Git, name: str, commit: str) -> None:
@@ -313,23 +325,6 @@ def _write_text(
     text.parent.mkdir(parents=True, exist_ok=True)
     text.write_text(pull_request_text(messages[patch], needed, template), 'utf-8')
     return text
-
-
-def _list_additions(git: Git, target: str) -> list[str]:
-    """Commit what lists the pages and names that the branch adds, and say what is left for the user."""
-    changed, notes = list_additions(git, target)
-    if changed:
-        git.run('add', '--', *changed)
-        git.run(
-            '-c', 'core.hooksPath=/dev/null', 'commit', '--quiet', '--no-verify', '--no-gpg-sign', '--message', _LISTED
-        )
-        notes.insert(
-            0, f'A commit of its own lists what is new in {", ".join(f"`{path}`" for path in changed)}; look at it.'
-        )
-    return notes
-
-
-_LISTED = 'List the new pages and names in the docs'
 
 
 def _run_tools(git: Git, name: str, text: Path, line: Line, report: Report) -> list[str]:

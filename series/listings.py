@@ -1,4 +1,4 @@
-"""List new pages and public names where upstream's documentation lists all of them, in a clone: no patch can edit those files."""
+"""List new pages and public names where upstream's documentation lists all of them: no patch can edit those files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import json
 import re
 from itertools import takewhile
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from pydantic_ai_slim.fork.names import PACKAGE_PATH, UPSTREAM_FOLDER
 from series.git import Git
@@ -15,58 +15,50 @@ _SKILLS = f'{PACKAGE_PATH}/.agents/skills'
 _CHANGED = ('-c', 'core.quotePath=false', 'diff', '--name-only', '--no-renames')
 
 
-def list_additions(git: Git, target: str) -> tuple[list[str], list[str]]:
-    """List what a branch adds, in the files of the clone's work tree.
+def list_additions(git: Git, target: str, commit: str) -> tuple[dict[str, str], list[str]]:
+    """Return how the files that list pages and names are to read after what a branch adds.
 
     Args:
-        git: The clone, with the branch checked out.
+        git: The clone.
         target: The commit that the branch begins at.
+        commit: The last one of the branch.
 
     Returns:
-        The files that were changed, and what is left for the user, in full sentences.
+        The new contents by path, and what is left for the user, in full sentences.
     """
-    changed: list[str] = []
+    changed: dict[str, str] = {}
     notes: list[str] = []
-    added = git.lines(*_CHANGED, target, 'HEAD', '--diff-filter=A', '--', 'docs/*.md')
+    added = git.lines(*_CHANGED, target, commit, '--diff-filter=A', '--', 'docs/*.md')
     # Upstream had the first on 1.x, and has the second today.
-    index = 'mkdocs.yml' if (git.folder / 'mkdocs.yml').exists() else 'docs/navigation.yml'
+    index = 'mkdocs.yml' if _read(git, commit, 'mkdocs.yml') else 'docs/navigation.yml'
     for page in added:
         name = page.removeprefix('docs/')
-        text = _read(git.folder / index)
+        text = changed.get(index) or _read(git, commit, index)
         # The name of another page can end like this one's.
         if re.search(rf'(?<![\w./-]){re.escape(name)}(?!\w)', text):
             continue
-        if listed := _listed_page(text, name, _title(git.folder / page)):
-            (git.folder / index).write_text(listed, 'utf-8')
-            changed.append(index)
+        title = re.search(r'^# +(.+?) *$', _read(git, commit, page), re.MULTILINE)
+        if listed := _listed_page(text, name, title[1] if title else PurePosixPath(page).stem):
+            changed[index] = listed
         else:
             notes.append(f'Add `{page}` to the navigation in `{index}`, where no page has a name like it.')
-    for module, names in _new_names(git, target).items():
+    for module, names in _new_names(git, target, commit).items():
         path = f'docs/api/{module.partition(".")[2].replace(".", "/")}.md'
-        text = _read(git.folder / path)
+        text = _read(git, commit, path)
         if listed := _listed_names(text, module, names):
-            (git.folder / path).write_text(listed, 'utf-8')
-            changed.append(path)
+            changed[path] = listed
         elif f'::: {module}\n' not in f'{text}\n':
             notes.append(
                 f'No page of the API has `{module}`; add {", ".join(f"`{name}`" for name in names)} to one of them.'
             )
-    if (
-        added
-        and (git.folder / _SKILLS).is_dir()
-        and not git.lines('diff', '--name-only', target, 'HEAD', '--', _SKILLS)
-    ):
+    if added and git.lines('ls-tree', commit, _SKILLS) and not git.lines(*_CHANGED, target, commit, '--', _SKILLS):
         notes.append(f'Say what is new in the skill that agents read, in the file below `{_SKILLS}` for its topic.')
-    return list(dict.fromkeys(changed)), notes
+    return changed, notes
 
 
-def _read(path: Path) -> str:
-    return path.read_text('utf-8', 'replace') if path.exists() else ''
-
-
-def _title(page: Path) -> str:
-    found = re.search(r'^# +(.+?) *$', page.read_text('utf-8'), re.MULTILINE)
-    return found[1] if found else page.stem
+def _read(git: Git, commit: str, path: str) -> str:
+    """Return the text of a file in a commit, or nothing if it isn't there."""
+    return git.attempt('cat-file', 'blob', f'{commit}:{path}').stdout.decode('utf-8', 'replace')
 
 
 def _listed_page(text: str, name: str, title: str) -> str | None:
@@ -106,26 +98,23 @@ def _alike(one: str, other: str) -> int:
     return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))))
 
 
-def _new_names(git: Git, target: str) -> dict[str, list[str]]:
+def _new_names(git: Git, target: str, commit: str) -> dict[str, list[str]]:
     """Return the names that a branch adds to `__all__` of modules below the package, by module."""
     found: dict[str, list[str]] = {}
-    for path in git.lines(*_CHANGED, target, 'HEAD', '--', f'{PACKAGE_PATH}/*.py'):
+    for path in git.lines(*_CHANGED, target, commit, '--', f'{PACKAGE_PATH}/*.py'):
         module = module_of(path)
         # The package itself has again what its modules have, and what begins with `_` is on no page.
         if '.' not in module or '._' in module:
             continue
-        before, after = (_all(git, f'{revision}:{path}') for revision in (target, 'HEAD'))
+        before, after = (_all(_read(git, revision, path)) for revision in (target, commit))
         if names := [name for name in after if name not in before]:
             found[module] = names
     return found
 
 
-def _all(git: Git, file: str) -> list[str]:
-    """Return what `__all__` of a file says."""
-    done = git.attempt('cat-file', 'blob', file)
-    if done.returncode:
-        return []
-    for node in ast.parse(done.stdout).body:
+def _all(source: str) -> list[str]:
+    """Return what `__all__` of a module says."""
+    for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and any(
             isinstance(one, ast.Name) and one.id == '__all__' for one in node.targets
         ):

@@ -141,21 +141,40 @@ def test_branch_of_a_patch_that_stands_alone_has_one_commit(series: Line, clone:
     assert clone.git('rev-parse', 'mine~') == clone.git('rev-parse', 'v1.0.0')
 
 
-def test_branch_keeps_the_author_and_commits_as_the_user(
+def test_branch_commits_as_the_user_and_not_as_who_wrote_the_patch(
     series: Line, clone: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ('GIT_COMMITTER_NAME', 'GIT_COMMITTER_EMAIL', 'GIT_COMMITTER_DATE'):
-        monkeypatch.delenv(name)
+    for name in ('NAME', 'EMAIL', 'DATE'):
+        monkeypatch.delenv(f'GIT_COMMITTER_{name}')
     clone.git('config', 'user.name', 'C. Contributor')
     clone.git('config', 'user.email', 'contributor@example.com')
 
     make(series, clone)
 
-    assert (
-        clone.git('log', '-2', '--format=%an %ae %aI, %cn %ce').splitlines()
-        == ['A. Author author@example.com 2025-02-01T12:00:00+01:00, C. Contributor contributor@example.com'] * 2
-    )
-    assert clone.git('log', '-1', '--format=%cI') > '2025-02-02'
+    who = 'C. Contributor contributor@example.com'
+    assert clone.git('log', '-2', '--format=%an %ae, %cn %ce').splitlines() == [f'{who}, {who}'] * 2
+    assert clone.git('log', '-1', '--format=%aI') > '2025-02-02'
+
+
+def test_branch_that_is_interrupted_before_it_switches_leaves_the_clone_as_it_was(
+    series: Line, clone: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clone.commit('Docs', {'mkdocs.yml': 'nav:\n  - titles.md\n'})
+    clone.git('tag', '--force', f'v{series.name}')
+    before = state(clone)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr('series.branch._switch', interrupt)
+        make(series, clone, 1)
+    assert state(clone) == before
+
+    assert make(series, clone, 1).notes == ['A commit of its own lists what is new in `mkdocs.yml`; look at it.']
+    assert clone.git('log', '-1', '--format=%s') == 'List the new pages and names in the docs'
+    assert (clone.tree / 'mkdocs.yml').read_text() == 'nav:\n  - titles.md\n  - Title: title.md\n'
+    assert clone.git('status', '--porcelain') == ''
 
 
 def test_branch_leaves_the_trailers_of_the_series_out(series: Line, clone: User) -> None:
@@ -582,13 +601,13 @@ def test_branch_lists_new_pages_and_names_in_a_commit_of_its_own(clone: User) ->
     pages: dict[str, str | bytes] = {'docs/toolset-scopes.md': '# Scopes\n', 'docs/other.md': '# Other\n'}
     clone.commit('More', {**pages, sets: names, 'pydantic_ai_slim/pydantic_ai/more.py': '__all__ = ["more"]\n'})
 
-    changed, notes = list_additions(Git(clone.tree), target)
+    changed, notes = list_additions(Git(clone.tree), target, 'HEAD')
 
-    assert changed == ['docs/navigation.yml', 'docs/api/sets.md']
+    assert [*changed] == ['docs/navigation.yml', 'docs/api/sets.md']
     before, after = NAVIGATION.split('      - page: "Zebras"')
     entry = '      - page: "Scopes"\n        path: "toolset-scopes.md"\n        slug: "tools-toolsets/toolset-scopes"\n'
-    assert (clone.tree / 'docs/navigation.yml').read_text() == f'{before}{entry}      - page: "Zebras"{after}'
-    assert (clone.tree / 'docs/api/sets.md').read_text() == API + '        - New2\n'
+    assert changed['docs/navigation.yml'] == f'{before}{entry}      - page: "Zebras"{after}'
+    assert changed['docs/api/sets.md'] == API + '        - New2\n'
     assert notes == [
         'Add `docs/other.md` to the navigation in `docs/navigation.yml`, where no page has a name like it.',
         'No page of the API has `pydantic_ai.more`; add `more` to one of them.',
@@ -602,9 +621,8 @@ def test_branch_lists_pages_of_any_name_and_title(clone: User) -> None:
     target = clone.git('rev-parse', 'HEAD')
     clone.commit('More', {'docs/tools.md': '# `Tools`: a "guide"\n', 'docs/tools-größe.md': "# What's new\n"})
 
-    assert list_additions(Git(clone.tree), target) == (['mkdocs.yml'], [])
     new = '  - "`Tools`: a \\"guide\\"": tools.md\n  - What\'s new: tools-größe.md\n'
-    assert (clone.tree / 'mkdocs.yml').read_text() == before + new
+    assert list_additions(Git(clone.tree), target, 'HEAD') == ({'mkdocs.yml': before + new}, [])
 
 
 def test_branch_with_a_new_page_asks_for_the_skill_where_there_are_any(clone: User) -> None:
@@ -613,11 +631,11 @@ def test_branch_with_a_new_page_asks_for_the_skill_where_there_are_any(clone: Us
     target = clone.git('rev-parse', 'HEAD')
     clone.commit('Page', {'docs/tools-more.md': '# More tools\n'})
 
-    assert list_additions(Git(clone.tree), target)[1] == [
+    assert list_additions(Git(clone.tree), target, 'HEAD')[1] == [
         'Say what is new in the skill that agents read, in the file below `pydantic_ai_slim/pydantic_ai/.agents/skills` for its topic.'
     ]
     clone.commit('Skill', {skill: '# Tools, and more\n'})
-    assert list_additions(Git(clone.tree), target)[1] == []
+    assert list_additions(Git(clone.tree), target, 'HEAD')[1] == []
 
 
 def test_branch_of_a_clone_with_many_changes_says_how_many(series: Line, clone: User) -> None:
