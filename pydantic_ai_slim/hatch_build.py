@@ -21,6 +21,14 @@ spec = importlib.util.spec_from_file_location(
     'pydantic_ai_slim.fork', FORK / '__init__.py', submodule_search_locations=[str(FORK)]
 )
 assert spec is not None
+# Beside a module, a folder or a compiled module of the same name would be loaded in its place.
+if rogue := [
+    path.name for path in FORK.iterdir() if path.name != '__pycache__' and not (path.is_file() and path.suffix == '.py')
+]:
+    sys.exit(
+        f'BuildFolderError: In `{FORK}` there is what does not belong there: {", ".join(f"`{name}`" for name in sorted(rogue))}. '
+        f'Move it away, and build again.'
+    )
 sys.modules['pydantic_ai_slim.fork'] = importlib.util.module_from_spec(spec)
 
 from pydantic_ai_slim.fork.build import clear_message, fill_in, lay_out

@@ -535,6 +535,20 @@ def test_module_beside_the_hook_does_not_stand_for_one_of_the_builder_s(
     assert package_files(build_and_unpack(checkout, base, tmp_path / 'out')) == package_files(base)
 
 
+@pytest.mark.parametrize('name', ['line/__init__.py', 'line.abi3.so', 'line.pyc'])
+def test_what_would_be_loaded_in_place_of_a_module_of_the_hook_is_refused(
+    name: str, checkout: Path, base: Path, tmp_path: Path
+) -> None:
+    (rogue := checkout / 'pydantic_ai_slim' / 'fork' / name).parent.mkdir(exist_ok=True)
+    rogue.write_text('print("it runs")\n')
+    done = build(checkout, base, tmp_path)
+    assert done.returncode
+    assert 'it runs' not in done.stdout
+    where = name.partition('/')[0]
+    assert done.stderr.startswith('BuildFolderError: ')
+    assert f'there is what does not belong there: `{where}`. Move it away, and build again.' in done.stderr
+
+
 def test_second_metadata_folder_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
     """As an installer makes it of a wheel that brings such a folder along in its `.data/purelib`."""
     other = tmp_path / 'other'
