@@ -19,7 +19,7 @@ from packaging.metadata import Metadata
 from pydantic_ai_slim.fork.base import base_info, content_digest, strangers
 from pydantic_ai_slim.fork.errors import BaseMismatchError, ForkError
 from pydantic_ai_slim.fork.line import Archive
-from pydantic_ai_slim.fork.names import DIST_NAME
+from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
 from series import network
 from series.errors import DownloadError, OfflineError
 from series.folders import lock, scratch
@@ -38,7 +38,8 @@ _TESTS = {*_SETTINGS, 'tests'}
 def base_repository(line: Line, report: Report, wheel: Path | None = None, archive: Path | None = None) -> Path:
     """Return a bare repository whose only commit is the base of a line.
 
-    It is made once and kept in `build/cache`, under a name that holds what it was made of.
+    It is made once and kept in `build/cache`, under a name that holds what it was made of. Its package is compared with that
+    of the wheel each time.
 
     Args:
         line: The line.
@@ -51,14 +52,20 @@ def base_repository(line: Line, report: Report, wheel: Path | None = None, archi
     """
     key = hashlib.sha256(f'{line.base_message}{line.released}{sorted(_TESTS)}'.encode()).hexdigest()[:16]
     repository = line.cache / f'base-{line.name}-{key}.git'
+    if wheel and not (kept := _kept_wheel(line)).exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(wheel, kept.with_suffix('.new'))
+        kept.with_suffix('.new').replace(kept)
+    wheel = base_wheel(line, report)
     if repository.exists():
+        _check_repository(line, repository, wheel)
         return repository
     with lock(line.root, repository.name, f'making the base of {line.name}', report):
         # Somebody else may have made it in the meantime.
         if repository.exists():
             return repository
         with scratch(line.root, line.cache, 'base') as folder:
-            files = wheel_files(wheel or base_wheel(line, report))
+            files = wheel_files(wheel)
             for what, pinned, wanted in (('tests', line.tests, _TESTS), ('settings', line.settings, _SETTINGS)):
                 if pinned:
                     report(f'Getting the {what} of `{pinned.package}` {pinned.version}')
@@ -70,13 +77,31 @@ def base_repository(line: Line, report: Report, wheel: Path | None = None, archi
     return repository
 
 
+def _kept_wheel(line: Line) -> Path:
+    return line.cache / f'base-wheel-{line.name}' / f'{DIST_NAME.replace("-", "_")}-{line.base}-py3-none-any.whl'
+
+
+def _check_repository(line: Line, repository: Path, wheel: Path) -> None:
+    """Check that the package in the repository of a base is that of its wheel, which was checked.
+
+    Raises:
+        DownloadError: It isn't.
+    """
+    found = Git(repository).files('HEAD', UPSTREAM_FOLDER)
+    if found != {path.removeprefix(f'{UPSTREAM_FOLDER}/'): content for path, content in wheel_files(wheel)}:
+        raise DownloadError(
+            f'The package in `{line.show(repository)}` is not what `{line.show(line.folder)}/line.toml` is pinned to.',
+            f'Find out who changed it; then delete `{line.show(repository)}`, and run the same command again.',
+        )
+
+
 def base_wheel(line: Line, report: Report) -> Path:
     """Return the base's wheel, downloaded once and kept in `build/cache`; all that is in it is checked each time.
 
     Raises:
         DownloadError: It can't be got, or isn't the pinned one.
     """
-    kept = line.cache / f'base-wheel-{line.name}' / f'{DIST_NAME.replace("-", "_")}-{line.base}-py3-none-any.whl'
+    kept = _kept_wheel(line)
     if not kept.exists():
         with (
             lock(line.root, kept.parent.name, f'getting the base of {line.name}', report),
@@ -201,9 +226,9 @@ def wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
         for info in content.infolist():
             path = PurePosixPath(info.filename)
             if path.parts[0] == 'pydantic_ai':
-                yield f'pydantic_ai_slim/{path}', content.read(info)
+                yield f'{UPSTREAM_FOLDER}/{path}', content.read(info)
             elif path.parts[0].endswith('.dist-info') and path.parts[1] == 'licenses':
-                yield f'pydantic_ai_slim/{path.relative_to(*path.parts[:2])}', content.read(info)
+                yield f'{UPSTREAM_FOLDER}/{path.relative_to(*path.parts[:2])}', content.read(info)
 
 
 def wheel_metadata(wheel: Path) -> Metadata:

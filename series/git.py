@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -18,14 +20,14 @@ EMAIL = 'series@localhost'
 
 
 def environment() -> dict[str, str]:
-    """Return the environment that git runs in: nobody's configuration, a fixed identity and locale.
+    """Return the environment that git runs in: nobody's configuration but of which folders are safe, a fixed identity and locale.
 
     Every `GIT_*` variable is dropped, because a hook or an outer git (`GIT_DIR`, `GIT_INDEX_FILE`) would
     otherwise point the command at another repository.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith('GIT_')}
     return kept | {
-        'GIT_CONFIG_GLOBAL': os.devnull,
+        'GIT_CONFIG_GLOBAL': safe_directories(),
         'GIT_CONFIG_SYSTEM': os.devnull,
         'GIT_ATTR_NOSYSTEM': '1',
         # Git looks for the user's attributes and ignored files there, whatever the variables above say.
@@ -40,6 +42,30 @@ def environment() -> dict[str, str]:
         'GIT_COMMITTER_NAME': NAME,
         'GIT_COMMITTER_EMAIL': EMAIL,
     }
+
+
+@cache
+def safe_directories() -> str:
+    """Return the path of a configuration with nothing but the user's `safe.directory`: without it, git refuses what another user owns.
+
+    It stands in a file, since older gits don't heed it in variables.
+    """
+    listed = ['git', 'config', '--null', '--show-scope', '--type=path', '--get-all', 'safe.directory']
+    done = subprocess.run(listed, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    fields = done.stdout.decode('utf-8', 'surrogateescape').split('\0')
+    # Not what a repository says of itself.
+    found = [
+        value for scope, value in zip(fields[::2], fields[1::2], strict=False) if scope not in ('local', 'worktree')
+    ]
+    if not found:
+        return os.devnull
+    file = tempfile.NamedTemporaryFile('w', prefix='safe-', encoding='utf-8', errors='surrogateescape', delete=False)  # noqa: SIM115
+    with file:
+        for value in found:
+            quoted = value.replace('\\', '\\\\').replace('"', '\\"')
+            file.write(f'[safe]\n\tdirectory = "{quoted}"\n')
+    atexit.register(Path(file.name).unlink, missing_ok=True)
+    return file.name
 
 
 def user_environment() -> dict[str, str]:
@@ -78,10 +104,10 @@ class Git:
         """Run git and return what came of it, whatever its exit status.
 
         Raises:
-            SeriesError: There is no git on the path.
+            SeriesError: There is no git on the path, or it refuses the repository since another user owns it.
         """
         try:
-            return subprocess.run(
+            done = subprocess.run(
                 ['git', '-C', str(self.folder), *args],
                 stdin=stdin or subprocess.DEVNULL,
                 env=self._environment or environment(),
@@ -95,6 +121,13 @@ class Git:
                 "`git` isn't on the path, and the series can't be handled without it.",
                 'Install git 2.32 or newer, then run the same command again.',
             ) from None
+        if done.returncode and b'dubious ownership' in done.stderr:
+            raise SeriesError(
+                f'Git refuses `{self.folder}`, since another user owns it.',
+                f'If you trust them, run `git config --global --add safe.directory {self.folder}`, then the same command again.',
+                words(done),
+            )
+        return done
 
     def run(self, *args: str, stdin: IO[bytes] | None = None) -> str:
         """Run git and return its standard output, without the last newline.

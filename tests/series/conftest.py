@@ -16,6 +16,7 @@ import pytest
 from series.apply import apply
 from series.base import base_repository
 from series.extract import extract
+from series.git import safe_directories
 from series.line import Line
 from series.progress import heartbeat
 from tests.series.upstream import BASE, BUILD, PACKAGE, ROOT, Index, User, quiet, write_line, write_releases
@@ -32,6 +33,7 @@ def shut_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tm
     for name in list(os.environ):
         if name.startswith(('GIT_', 'PIP_', 'UV_')) or name.lower().endswith('_proxy'):
             monkeypatch.delenv(name)
+    safe_directories.cache_clear()
     (home := tmp_path / 'home').mkdir()
     variables = {
         'HOME': home,

@@ -24,7 +24,7 @@ from series.errors import (
     UnfinishedError,
 )
 from series.extract import extract
-from series.git import Git
+from series.git import Git, safe_directories
 from series.line import Line
 from tests.series.upstream import ARCHIVE, PACKAGE, User, commit_patches, drop_patch, quiet
 
@@ -523,6 +523,49 @@ def test_apply_of_something_that_is_no_mail_stops(line: Line, user: User) -> Non
 
 
 # The base
+
+
+def test_apply_of_a_cache_with_another_package_stops(line: Line) -> None:
+    """Whoever can write there could have `extract` pin something else."""
+    (repository,) = line.cache.glob('base-*.git')
+    shutil.rmtree(repository / 'hooks', ignore_errors=True)
+    changed = User(Path(shutil.copytree(repository, line.root / 'changed' / '.git')).parent)
+    changed.git('config', 'core.bare', 'false')
+    changed.git('reset', '--quiet', '--hard')
+    (changed.tree / TOOLS).write_text('print("it runs")\n')
+    changed.git(
+        '-c', 'user.name=A', '-c', 'user.email=a@example.com', 'commit', '--quiet', '--all', '--amend', '--no-edit'
+    )
+    shutil.rmtree(repository)
+    (changed.tree / '.git').rename(repository)
+    with pytest.raises(DownloadError) as error:
+        apply(line, quiet)
+    name = f'build/cache/{repository.name}'
+    assert f'{error.value.problem}\n{error.value.remedy}' == (
+        f'The package in `{name}` is not what `patches/1.0.0/line.toml` is pinned to.\n'
+        f'Find out who changed it; then delete `{name}`, and run the same command again.'
+    )
+    shutil.rmtree(repository)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='Only root can give files away.')
+def test_apply_in_a_checkout_of_another_user_works_where_the_user_calls_it_safe(line: Line, user: User) -> None:
+    write_series(line, user, ('Add one', {'tests/one.txt': '1\n'}))
+    apply(line, quiet)
+    for path in (line.root, *line.root.rglob('*')):
+        os.chown(path, 65534, 65534)
+    with pytest.raises(SeriesError) as error:
+        apply(line, quiet)
+    assert f'{error.value.problem}\n{error.value.remedy}' == (
+        f'Git refuses `{line.tree}`, since another user owns it.\n'
+        f'If you trust them, run `git config --global --add safe.directory {line.tree}`, then the same command again.'
+    )
+    settings = Path(os.environ['HOME']) / '.gitconfig'
+    settings.write_text(f'[safe]\n\tdirectory = {line.root}/*\n\tdirectory = *\n[user]\n\tname = Nobody\n')
+    safe_directories.cache_clear()
+    apply(line, quiet)
+    assert extract(line, quiet) == []
+    assert User(line.tree).git('log', '-1', '--format=%cn') == 'series'
 
 
 def test_apply_of_another_wheel_than_the_pinned_one_stops(uncached: Line) -> None:
