@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import tomllib
 from packaging.requirements import Requirement
@@ -15,7 +18,7 @@ from packaging.version import Version
 from series.environments import uv
 from series.errors import DownloadError, NoReleaseError, OfflineError
 from series.git import words
-from series.network import unreachable
+from series.network import missing_certificates, unreachable
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,10 @@ class Release:
     version: Version
     published: date | None
     """The day of its upload in UTC, or `None` where the index doesn't tell."""
+    archive: str = ''
+    """Where its source archive is, if it has one: an address, or a path."""
+    digest: str = ''
+    """What the index says of that archive: `sha256:…`."""
 
 
 def find_release(requirement: str) -> Release:
@@ -65,7 +72,44 @@ def find_release(requirement: str) -> Release:
     (found,) = tomllib.loads(done.stdout.decode())['packages']
     version = Version(found['version'])
     # A fork, from a folder or an index of the user's own. When its base was published it doesn't tell.
-    return Release(package, Version(version.public), None if version.local else _published(found))
+    archive = found.get('sdist', {})
+    return Release(
+        package,
+        Version(version.public),
+        None if version.local else _published(found),
+        archive.get('url') or archive.get('path', ''),
+        f'sha256:{archive["hashes"]["sha256"]}' if archive else '',
+    )
+
+
+def fetch_archive(folder: Path, release: Release) -> Path:
+    """Download the source archive of a release that nothing pins yet.
+
+    Not with pip, which would run the build backend in it, to read its metadata.
+
+    Raises:
+        DownloadError: It can't be got, or isn't what the index says of it.
+    """
+    url = release.archive if '://' in release.archive else Path(release.archive).resolve().as_uri()
+    folder.mkdir(parents=True)
+    try:
+        with urlopen(url, timeout=60) as answer:
+            content: bytes = answer.read()
+    except OSError as error:
+        raise DownloadError(
+            f'The source archive of `{release.package}` {release.version} could not be got from `{url}`.',
+            f'{missing_certificates()}Check the connection, then run the same command again.',
+            str(error),
+        ) from None
+    if (found := f'sha256:{hashlib.sha256(content).hexdigest()}') != release.digest:
+        raise DownloadError(
+            f'The source archive of `{release.package}` {release.version} is not what the index says:\n'
+            f'expected {release.digest}\n'
+            f'found    {found}',
+            'Do not trust the package index that it is from.',
+        )
+    (target := folder / PurePosixPath(urlsplit(url).path).name).write_bytes(content)
+    return target
 
 
 def _published(found: dict[str, Any]) -> date | None:

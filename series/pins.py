@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import tarfile
@@ -21,9 +20,9 @@ from pydantic_ai_slim.fork.digests import digest_files
 from pydantic_ai_slim.fork.errors import ForkError
 from pydantic_ai_slim.fork.line import Archive
 from pydantic_ai_slim.fork.names import DIST_NAME
-from series.base import download, download_archive, unpack_wheel
+from series.base import download, unpack_wheel
 from series.errors import DownloadError, NoReleaseError
-from series.index import Release, find_release
+from series.index import Release, fetch_archive, find_release
 from series.line import Line
 from series.progress import Report
 
@@ -190,15 +189,11 @@ def _find_tests(release: Release, folder: Path, report: Report) -> tuple[str, Ar
         too_old = days is None or -days > _FITTING
         if settings and too_old:
             break
+        if not found.archive:
+            continue
         report(f'Looking for tests in `{_TESTS}` {found.version}')
-        try:
-            path = download_archive(folder / str(found.version), f'{_TESTS}==={found.version}')
-        except DownloadError as error:
-            # The release has no source archive.
-            if error.unlisted:
-                continue
-            raise
-        archive = Archive(_TESTS, str(found.version), f'sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}')
+        path = fetch_archive(folder / str(found.version), found)
+        archive = Archive(_TESTS, str(found.version), found.digest)
         with tarfile.open(path) as content:
             if not too_old and any(PurePosixPath(name).parts[1:2] == ('tests',) for name in content.getnames()):
                 return 'tests', archive, path

@@ -24,7 +24,7 @@ from packaging.version import Version
 from series import build, folders, pins, release
 from series.__main__ import main
 from series.index import Release
-from tests.series.upstream import PUBLISHED
+from tests.series.upstream import PUBLISHED, archive_of
 
 STEPS = {
     'os.rename',
@@ -77,7 +77,12 @@ def find_release(releases: Path, requirement: str) -> Release:
     name = wanted.name.replace('-', '_')
     found = {Version(path.name.split('-')[1].removesuffix('.tar.gz')): path.name for path in releases.glob(f'{name}-*')}
     newest = max(wanted.specifier.filter(found))
-    return Release(wanted.name, newest, date.fromisoformat(PUBLISHED[found[newest]][:10]))
+    return Release(
+        wanted.name,
+        newest,
+        date.fromisoformat(PUBLISHED[found[newest]][:10]),
+        *archive_of(releases, wanted.name, str(newest)),
+    )
 
 
 def fetch(releases: Path, folder: Path, requirement: str, *options: str) -> Path:
@@ -101,7 +106,6 @@ def run(arguments: list[str]) -> int:
         pins: {
             'find_release': partial(find_release, releases),
             'download': partial(fetch, releases),
-            'download_archive': partial(fetch, releases),
         },
     }
     for module, functions in replaced.items():

@@ -36,7 +36,18 @@ from series.extract import extract
 from series.index import Release
 from series.line import Line, find_line
 from series.rebase import abort_rebase, finish_rebase, rebase
-from tests.series.upstream import BUILD, LATER, PACKAGE, PUBLISHED, Index, User, quiet
+from tests.series.upstream import (
+    ARCHIVE,
+    BUILD,
+    LATER,
+    PACKAGE,
+    PUBLISHED,
+    Index,
+    User,
+    archive_of,
+    quiet,
+    write_archive,
+)
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 OLD = PACKAGE['pydantic_ai/tools.py']
@@ -100,7 +111,12 @@ def near(releases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             Version(path.name.split('-')[1].removesuffix('.tar.gz')): path.name for path in releases.glob(f'{name}-*')
         }
         newest = max(wanted.specifier.filter(found))
-        return Release(wanted.name, newest, date.fromisoformat(PUBLISHED[found[newest]][:10]))
+        return Release(
+            wanted.name,
+            newest,
+            date.fromisoformat(PUBLISHED[found[newest]][:10]),
+            *archive_of(releases, wanted.name, str(newest)),
+        )
 
     def fetch(folder: Path, requirement: str, *options: str) -> Path:
         package, _, version = requirement.partition('===')
@@ -108,8 +124,7 @@ def near(releases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return path
 
     monkeypatch.setattr(pins, 'find_release', find_release)
-    for name in ('download', 'download_archive'):
-        monkeypatch.setattr(pins, name, fetch)
+    monkeypatch.setattr(pins, 'download', fetch)
 
 
 def everything(line: Line) -> dict[str, bytes]:
@@ -201,6 +216,22 @@ def test_rebase_makes_the_whole_line(
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {'CHANGELOG.md'}
     assert not [name for name in after if '.rebase-' in name or 'series-rebase' in name]
+
+
+def test_rebase_runs_nothing_of_an_archive_that_nothing_pins(
+    carry: Callable[..., Line], releases: Path, tmp_path: Path, index: Index
+) -> None:
+    line = carry(ONE)
+    served = Path(shutil.copytree(releases, tmp_path / 'served'))
+    index.folder = served
+    settings = ARCHIVE['pyproject.toml'].replace('"hatchling.build"', '"hostile"\nbackend-path = ["."]')
+    code = f'from hatchling.build import *\nopen({str(tmp_path / "ran")!r}, "w")\n'
+    # The newest without tests comes first, and that isn't pinned in the end.
+    hostile = {name: text for name, text in ARCHIVE.items() if not name.startswith('tests/')}
+    write_archive(served, '1.1.0', {**hostile, 'pyproject.toml': settings, 'hostile.py': code})
+    tests = rebase(line, '1.1.0', quiet).line.tests
+    assert tests and tests.version == '0.9.0'
+    assert not (tmp_path / 'ran').exists()
 
 
 @pytest.mark.usefixtures('near')

@@ -142,6 +142,12 @@ def write_archive(folder: Path, version: str, files: dict[str, str]) -> None:
             archive.addfile(member, io.BytesIO(text.encode()))
 
 
+def archive_of(releases: Path, package: str, version: str) -> tuple[str, str]:
+    """Return where the source archive of a release is, and its digest, as an index tells them."""
+    path = releases / f'{package.replace("-", "_")}-{version}.tar.gz'
+    return (str(path), f'sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}') if path.exists() else ('', '')
+
+
 class Index(ThreadingHTTPServer):
     """A package index on this machine, with the files of a folder.
 
