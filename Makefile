@@ -92,10 +92,15 @@ matrix: $(READY) ## run upstream's own tests on base and fork, side by side; ARG
 locks: $(READY) ## lock what `make matrix` installs, to the time of the line's release
 	@$(TOOL) -m series locks $(LINE)
 
+# Before anything is built.
+.PHONY: asked
+asked: $(READY)
+	@$(TOOL) -m tests --refuse $(addprefix --line=,$(LINE)) $(addprefix --python=,$(PYTHON))
+
 .PHONY: test
 # The demonstration and the docs are tested on the newest line, whichever is named.
 test: WHEELS := $(LINES)
-test: wheels ## test the tool, and the built forks of all lines on the newest Python that is found; ARGS=--every on all
+test: asked wheels ## test the tool, and the built forks of all lines on the newest Python that is found; ARGS=--every on all
 	@$(TOOL) -m tests $(addprefix --line=,$(LINE)) $(addprefix --python=,$(PYTHON)) $(ARGS)
 
 .PHONY: nightly

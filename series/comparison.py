@@ -205,7 +205,7 @@ def compare(run: Run) -> Comparison:
     for number in range(1, _ROUNDS + 1 if suspects else 1):
         for side in SIDES:
             named = {test.test: result.name for test in suspects if (result := first[side].get(test.test))}
-            found = run(side, [*named.values()], number) if named else {}
+            found: Mapping[str, Result] = run(side, [*named.values()], number) if named else {}
             for test in named:
                 outcome = found[test].outcome if test in found else 'crashed'
                 again.setdefault(test, {}).setdefault(side, []).append(outcome)

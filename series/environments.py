@@ -246,7 +246,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 make_more()
             return 0
         line = find_line(Path.cwd(), options.line)
-        with waiting(f'Making environments with the base and with the fork of {line.name}'):
+        with waiting(
+            f'Installing the base and the fork of {line.name}, with what they need, in environments of their own'
+        ):
             folders = make_environments(line, MODEL)
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent
 
+from series.network import missing_certificates
+
 
 def trimmed(words: str) -> str:
     """Return what a program said, without what is blank around it. A list keeps its first column: that of `git status` may be a blank."""
@@ -96,7 +98,8 @@ class OfflineError(DownloadError):
     def __init__(self, wanted: str, words: str) -> None:
         super().__init__(
             f'The package index cannot be reached, and {wanted} is not on this machine yet.',
-            'Check the connection and the configuration of pip (`pip config list`) and uv, then run the same command again.',
+            f'{missing_certificates()}Check the connection and the configuration of pip (`pip config list`) and uv, then run the same '
+            f'command again.',
             words,
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from series.errors import SeriesError
 from series.folders import lock
-from series.network import environment, unreachable
+from series.network import environment, missing_certificates, unreachable
 from series.progress import waiting
 
 TOOL = Path('build/tool')
@@ -29,16 +29,14 @@ def install() -> None:
         if READY.exists() and READY.stat().st_mtime >= REQUIREMENTS.stat().st_mtime:
             return
         print(f'Making the tool environment `{TOOL}`, which takes up to a minute', flush=True)
-        with waiting(f'Making `{TOOL}`'):
-            _make()
+        with waiting(f'Making the environment `{TOOL}`') as step:
+            _run(sys.executable, '-m', 'venv', '--clear', str(TOOL))
+            locked = REQUIREMENTS.read_text('utf-8').count('==')
+            step(f'Installing the {locked} packages of `{REQUIREMENTS}` in `{TOOL}`, each compared with its hash')
+            pip = [str(TOOL / 'bin' / 'python'), '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check']
+            _run(*pip, '--require-hashes', '--requirement', str(REQUIREMENTS))
         # The last step, so that an installation which was interrupted is begun again.
         READY.touch()
-
-
-def _make() -> None:
-    _run(sys.executable, '-m', 'venv', '--clear', str(TOOL))
-    pip = [str(TOOL / 'bin' / 'python'), '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check']
-    _run(*pip, '--require-hashes', '--requirement', str(REQUIREMENTS))
 
 
 def _run(*command: str) -> None:
@@ -55,7 +53,7 @@ def _run(*command: str) -> None:
         why = ': the package index cannot be reached' if unreachable(done.stdout) else ''
         raise SeriesError(
             f'The tool environment `{TOOL}` was not made{why}.',
-            "Check the connection and pip's configuration (`pip config list`), then run the same command again."
+            f"{missing_certificates()}Check the connection and pip's configuration (`pip config list`), then run the same command again."
             if why
             else 'Put right what stands below, then run the same command again.',
             done.stdout,

@@ -73,12 +73,22 @@ class Cell:
 def choose_cells(
     line: Line, python: Sequence[str] | None, install: Sequence[str] | None, resolution: Sequence[str] | None
 ) -> list[Cell]:
-    """Return all cells of a line, or those with the named values only."""
+    """Return all cells of a line, or those with the named values only.
+
+    Raises:
+        MatrixError: The line doesn't support a Python of them.
+    """
+    if unknown := [version for version in python or () if version not in line.python]:
+        raise MatrixError(
+            f'The line {line.name} does not support Python {", ".join(unknown)}.',
+            f'Name one of {", ".join(line.python)} with `--python VERSION` (`PYTHON=VERSION`).',
+        )
     return [Cell(*axes) for axes in product(python or line.python, install or INSTALLS, resolution or RESOLUTIONS)]
 
 
 def slice_cell(line: Line, python: Sequence[str] | None) -> Cell:
     """Return the cell of the slice: the newest Python that is here, with all extras in their highest releases."""
+    choose_cells(line, python, None, None)
     found = [version for version in python or line.python if find_python(version)]
     return Cell((found or line.python)[-1], 'all', 'highest')
 

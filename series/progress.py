@@ -30,25 +30,29 @@ class Report(Protocol):
 def heartbeat(
     say: Callable[[str], None], seconds: float = SECONDS
 ) -> Generator[Callable[[str, int, int | None], None]]:
-    """Give what takes each step, and say again and again which one it is, until the block ends.
+    """Give what takes each step, and say which one it is when that takes a while, until the block ends.
 
-    What is done sooner says nothing.
+    What is done sooner says nothing. A step that doesn't change is said again, more and more seldom.
 
     Args:
         say: Prints a line.
-        seconds: How long nothing is said at most.
+        seconds: How long nothing is said at first.
     """
-    began = time.monotonic()
     ended = threading.Event()
-    now = ''
+    now, began = 'Starting', time.monotonic()
 
     def note(step: str, done: int, of: int | None) -> None:
-        nonlocal now
-        now = f'{step} ({done} of {of} done)' if of else step
+        nonlocal now, began
+        text = f'{step} ({done} of {of} done)' if of else step
+        if text != now:
+            now, began = text, time.monotonic()
 
     def beat() -> None:
-        while not ended.wait(seconds):
-            say(f'{now or "Starting"}, after {time.monotonic() - began:.0f} s')
+        said, pause = '', seconds
+        while not ended.wait(pause):
+            pause = pause * 2 if now == said else seconds
+            say(f'{now}, for {time.monotonic() - began:.0f} s' if now == said else f'{now} …')
+            said = now
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
@@ -60,8 +64,8 @@ def heartbeat(
 
 
 @contextmanager
-def waiting(step: str) -> Generator[None]:
-    """Say again and again what is waited for, until the block ends. What is done sooner says nothing.
+def waiting(step: str) -> Generator[Callable[[str], None]]:
+    """Say what is waited for when that takes a while, until the block ends, and give what takes the next step.
 
     Args:
         step: What is being done.
@@ -72,4 +76,4 @@ def waiting(step: str) -> Generator[None]:
 
     with heartbeat(say) as note:
         note(step, 0, None)
-        yield
+        yield lambda step: note(step, 0, None)

@@ -83,12 +83,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar='N',
         help='run so many parts at once, each on its share of the processors; 1 prints what they say as they go',
     )
+    parser.add_argument('--refuse', action='store_true', help='only refuse what there is nothing to run for')
     options, rest = parser.parse_known_args(arguments)
     try:
         lines = [find_line(ROOT, options.line)] if options.line else find_lines(ROOT)
         for version in options.python or ():
             if not any(version in line.python for line in lines):
                 parser.error(f'Python {version} is none that {" or ".join(line.name for line in lines)} supports')
+        if options.refuse:
+            return 0
         share = NIGHTLY_SHARE if options.nightly else SHARE if options.checks else None
         skip = NIGHTLY if share is SHARE else ()
         planned: Plan = {} if options.fork else plan_tool(rest, alone=share is not None, slow=options.nightly)

@@ -412,7 +412,9 @@ def test_matrix_without_a_lock_says_how_to_write_it(line: Line, monkeypatch: pyt
 
 
 def test_choose_cells_multiplies_all_axes_or_those_that_are_named(line: Line) -> None:
-    assert len(choose_cells(line, ['3.12', '3.13'], None, None)) == 12
+    assert len(choose_cells(replace(line, python=('3.12', '3.13')), ['3.12', '3.13'], None, None)) == 12
+    with pytest.raises(MatrixError, match=r'^The line 1\.0\.0 does not support Python 2\.7\.\nName one of 3\.12 with'):
+        choose_cells(line, ['2.7'], None, None)
     assert choose_cells(line, None, ['slim'], ['highest']) == [Cell('3.12', 'slim', 'highest')]
     assert find_line(line.root) == line
 

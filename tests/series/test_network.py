@@ -55,6 +55,25 @@ def test_environments_and_releases_without_a_network_say_so(tmp_path: Path) -> N
         find_release('six')
 
 
+def test_setting_of_certificates_that_leads_nowhere_is_named_for_pip_and_uv(
+    uncached: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv('PIP_FIND_LINKS')
+    for name in ('SSL_CERT_FILE', 'PIP_CERT'):
+        monkeypatch.setenv(name, '/no/such.pem')
+    named = ' '.join(
+        f'`{name}` names `/no/such.pem`, which does not exist; correct it or unset it.'
+        for name in ('SSL_CERT_FILE', 'PIP_CERT')
+    )
+    for call in (
+        lambda: apply(uncached, quiet),
+        lambda: make_environment(tmp_path / 'made', Path(sys.executable), ['six']),
+    ):
+        with pytest.raises(OfflineError) as error:
+            call()
+        assert error.value.remedy.startswith(f'{named} Check the connection')
+
+
 def test_tool_environment_without_a_network_says_so(tmp_path: Path) -> None:
     """That is the first step of `make fork` on a bare clone."""
     checkout = bare(tmp_path, (ROOT / 'requirements/tool.txt').read_text())

@@ -10,17 +10,22 @@ import pytest
 from series.progress import heartbeat, waiting
 
 
-def test_heartbeat_names_the_step_again_and_again() -> None:
+def test_heartbeat_names_each_step_and_one_that_lasts_more_and_more_seldom() -> None:
     said: list[str] = []
 
     with heartbeat(said.append, 0.02) as note:
         note('Testing `fixes/add-one`', 2, 5)
-        while len(said) < 2:
+        while len(said) < 3:
+            time.sleep(0.005)
+        note('Testing `fixes/add-two`', 3, 5)
+        while 'two' not in said[-1]:
             time.sleep(0.005)
     ended = len(said)
     time.sleep(0.06)
 
-    assert said[0].startswith('Testing `fixes/add-one` (2 of 5 done), after ')
+    step = 'Testing `fixes/add-one` (2 of 5 done)'
+    assert said[:3] == [f'{step} …', f'{step}, for 0 s', f'{step}, for 0 s']
+    assert said[-1] == 'Testing `fixes/add-two` (3 of 5 done) …'
     assert len(said) == ended
 
 
@@ -36,7 +41,11 @@ def test_heartbeat_says_nothing_of_what_is_done_at_once() -> None:
 def test_waiting_says_what_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr('series.progress.heartbeat', partial(heartbeat, seconds=0.02))
 
-    with waiting('Making `build/tool`'):
+    with waiting('Making `build/tool`') as step:
         time.sleep(0.1)
+        step('Installing what it needs')
+        time.sleep(0.2)
 
-    assert capsys.readouterr().err.startswith('Making `build/tool`, after 0 s\n')
+    said = capsys.readouterr().err
+    assert said.startswith('Making `build/tool` …\n')
+    assert '\nInstalling what it needs …\n' in said

@@ -112,4 +112,4 @@ def test_parts_that_take_long_are_named_with_how_far_their_tests_are(
 
     run_all([part('slow', slow, tmp_path), part('quick', '', tmp_path)])
 
-    assert 'slow 40% (1 of 2 done), after 1 s\n' in capfd.readouterr().out
+    assert 'slow 40% (1 of 2 done) …\n' in capfd.readouterr().out
