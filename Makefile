@@ -154,8 +154,9 @@ docs-serve: $(MORE_READY) ## show the docs on this machine, and build them again
 
 .PHONY: lock
 LOCK = $(TOOL) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
-lock: $(READY) ## lock the newest releases of what the tool, the docs, the benchmarks and the tests of pinning need
+lock: $(READY) ## lock the newest releases of what the tool, the docs, the benchmarks, the tests of pinning and builds of the fork need
 	@$(LOCK) requirements/tool.in --output-file requirements/tool.txt
+	@for line in $(LINES); do $(TOOL) -c 'import sys, tomllib; print(*tomllib.load(open(sys.argv[1], "rb"))["build-system"]["requires"], sep="\n")' pydantic_ai_slim/$$line/pyproject.toml | $(LOCK) - --output-file requirements/build-$$line.txt || exit; done
 	@$(LOCK) requirements/tool.in requirements/more.in --constraint requirements/tool.txt $$(sed -n 's/^\([a-z][^=]*\)==.*/--no-emit-package \1/p' requirements/tool.txt) --output-file requirements/more.txt
 
 .PHONY: sizes

@@ -103,6 +103,23 @@ def test_fork_installs_from(installer: str, source: str, repository: Path, wheel
     assert (environment.folder / 'bin' / 'pai').exists()
 
 
+def test_build_constraints_refuse_another_file_of_the_builder_s(repository: Path, tmp_path: Path) -> None:
+    listed = ROOT / 'requirements' / f'build-{LINE.base}.txt'
+    environment = Environment(tmp_path / 'environment', 'uv')
+    environment.install('--no-deps', '--no-cache', '--build-constraint', str(listed), str(repository / FOLDER))
+    assert environment.version() == LINE.version
+    changed = tmp_path / 'changed.txt'
+    changed.write_text(
+        re.sub(
+            r'(?s)(pluggy==.*?)(?=\n\w)', lambda pin: re.sub('sha256:....', 'sha256:0000', pin[1]), listed.read_text()
+        )
+    )
+    with pytest.raises(AssertionError, match='Hash mismatch for `pluggy=='):
+        environment.install(
+            '--no-deps', '--no-cache', '--reinstall', '--build-constraint', str(changed), str(repository / FOLDER)
+        )
+
+
 def test_fork_imports_with_the_newest_dependencies_and_stays_beside_what_depends_on_the_base(
     wheel: Path, tmp_path: Path
 ) -> None:
