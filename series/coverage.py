@@ -11,7 +11,7 @@ from typing import Any
 import tomllib
 
 from series.git import Git
-from series.listings import module_of
+from series.nav_entries import module_of
 
 _SETTINGS = 'pyproject.toml'
 

@@ -30,7 +30,7 @@ _FOLDERS = 'folders'
 _held: list[int] = []
 
 
-def held() -> tuple[int, ...]:
+def inheritable_fds() -> tuple[int, ...]:
     """Return the locks of this process, for what it starts: a child that outlives it holds them on."""
     return tuple(_held)
 
@@ -152,7 +152,7 @@ def write(path: Path, text: str) -> None:
     new.replace(path)
 
 
-def put(new: Path, target: Path) -> None:
+def replace_dir(new: Path, target: Path) -> None:
     """Put a folder into the place of another one, which `new` then is, or of nothing.
 
     Where the system can exchange two folders, either the one or the other is there at every instant. Elsewhere there is

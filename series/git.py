@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from series.errors import GitError, OddFilesError, SeriesError, trimmed
-from series.folders import held
+from series.folders import inheritable_fds
 
 NAME = 'series'
 EMAIL = 'series@localhost'
@@ -113,7 +113,7 @@ class Git:
                 env=self._environment or environment(),
                 capture_output=True,
                 # What git does on when the tool is killed is still under its locks.
-                pass_fds=held(),
+                pass_fds=inheritable_fds(),
                 check=False,
             )
         except FileNotFoundError:

@@ -92,7 +92,7 @@ def misfits(said: str) -> list[str]:
 
 def conflicts(git: Git) -> Iterator[str]:
     """Yield where a work tree has conflicts: each file, with the lines of its marks or with what else is the matter."""
-    for path, held in unmerged(git).items():
+    for path, held in index_conflicts(git).items():
         if '2' not in held:
             yield f'{path} (which the base does not have)'
         elif '3' not in held:
@@ -103,7 +103,7 @@ def conflicts(git: Git) -> Iterator[str]:
             yield f'{path}:{", ".join(marks)}' if marks else path
 
 
-def unmerged(git: Git) -> dict[str, set[str]]:
+def index_conflicts(git: Git) -> dict[str, set[str]]:
     """Return the files that wait for a merge, with what git holds of each: `1` the origin, `2` ours, `3` the patch's."""
     stages: dict[str, set[str]] = {}
     for entry in git.lines('-c', 'core.quotePath=false', 'ls-files', '--unmerged'):
@@ -144,7 +144,7 @@ def remedy(line: Line, go_on: str, places: Collection[str], what: str = 'It') ->
 _MARK = r'<{7} (HEAD|Updated upstream)|\|{7} .+|>{7} ([0-9a-f]{7,40} \(.+\)|Stashed changes)'
 
 
-def left_marks(git: Git, change: Sequence[str], subject: str, known: Iterable[Path]) -> list[str]:
+def conflict_markers(git: Git, change: Sequence[str], subject: str, known: Iterable[Path]) -> list[str]:
     """Find the conflict marks of git's that a change adds.
 
     They are told from other text by their labels, and from such text in a patch by the patch.

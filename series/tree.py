@@ -75,7 +75,7 @@ def record(git: Git, patches: str, stopped: str = '', *, base: str = '', head: s
     _write_down(git, note)
 
 
-def mend(line: Line) -> None:
+def recover(line: Line) -> None:
     """Finish what a verb was noting of a tree when it was killed, or was moving there.
 
     Raises:

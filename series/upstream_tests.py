@@ -12,7 +12,7 @@ from pathlib import Path
 from series import pytest_plugin
 from series.comparison import Result, read_results
 from series.errors import MatrixError
-from series.folders import held
+from series.folders import inheritable_fds
 from series.git import Git
 from series.programs import Programs
 
@@ -99,7 +99,7 @@ class Pytest:
                 env=self._environment(),
                 stdout=output,
                 # What goes on when we are killed is still under our locks.
-                pass_fds=held(),
+                pass_fds=inheritable_fds(),
             )
         # 0 and 1: the tests have run. 5: there are none.
         if done.returncode not in (0, 1, 5) or not written.exists():

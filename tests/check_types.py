@@ -14,14 +14,14 @@ from typing import Any
 from downstream.__main__ import find_projects
 from pydantic_ai_slim.fork.errors import ForkError
 from series import tree
-from series.apply import apply
 from series.base import clone
 from series.environments import ENGINES, built_wheel, line_python, make_environment, overrides
 from series.errors import SeriesError
 from series.git import Git
 from series.line import Line, find_line
 from series.progress import waiting
-from series.verify import upstream_environment
+from series.verbs.apply import apply
+from series.verbs.verify import upstream_environment
 
 ROOT = Path(__file__).parents[1]
 

@@ -13,12 +13,12 @@ from threading import Thread
 
 import pytest
 
-from series.apply import apply
 from series.base import base_repository
-from series.extract import extract
 from series.git import safe_directories
 from series.line import Line
 from series.progress import heartbeat
+from series.verbs.apply import apply
+from series.verbs.extract import extract
 from tests.series.upstream import BASE, BUILD, PACKAGE, ROOT, Index, User, quiet, write_line, write_releases
 
 USES_THE_INDEX = {'test_hatch_build.py', 'test_installation.py'}

@@ -21,9 +21,10 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from series import build, folders, pins, release
+from series import build, folders, pins
 from series.__main__ import main
 from series.index import Release
+from series.verbs import release
 from tests.series.upstream import PUBLISHED, archive_of
 
 STEPS = {

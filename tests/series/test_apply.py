@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from series.apply import apply
 from series.base import base_repository
 from series.errors import (
     ApplyError,
@@ -23,9 +22,10 @@ from series.errors import (
     SeriesError,
     UnfinishedError,
 )
-from series.extract import extract
 from series.git import Git, safe_directories
 from series.line import Line
+from series.verbs.apply import apply
+from series.verbs.extract import extract
 from tests.series.upstream import ARCHIVE, PACKAGE, User, commit_patches, drop_patch, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from series.apply import apply
-from series.branch import Branch, branch
 from series.errors import ApplyError, CloneError, NoPatchError, ToolsError
-from series.extract import extract
 from series.git import Git
 from series.line import Line
-from series.listings import list_additions
 from series.message import read_message
+from series.nav_entries import list_additions
 from series.patches import find_patch
 from series.pull_request import pull_request_text, unwrap
+from series.verbs.apply import apply
+from series.verbs.branch import Branch, branch
+from series.verbs.extract import extract
 from tests.series.upstream import PACKAGE, ROOT, User, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
@@ -167,7 +167,7 @@ def test_branch_that_is_interrupted_before_it_switches_leaves_the_clone_as_it_wa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr('series.branch._switch', interrupt)
+        patch.setattr('series.verbs.branch._switch', interrupt)
         make(series, clone, 1)
     assert state(clone) == before
 

@@ -13,8 +13,6 @@ import pytest
 
 from pydantic_ai_slim.fork.base import content_digest
 from series.__main__ import main
-from series.apply import apply
-from series.carry import Carried, carry, other_line
 from series.errors import (
     ApplyError,
     BusyError,
@@ -26,10 +24,12 @@ from series.errors import (
     NoTreeError,
     UnfinishedError,
 )
-from series.extract import extract
 from series.folders import lock
 from series.git import Git
 from series.line import Line, find_line
+from series.verbs.apply import apply
+from series.verbs.carry import Carried, carry, other_line
+from series.verbs.extract import extract
 from tests.series.upstream import BASE, LATER, PACKAGE, User, quiet, write_line
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'

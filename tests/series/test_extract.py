@@ -18,7 +18,6 @@ from pydantic_ai_slim.fork.line import load_line
 from pydantic_ai_slim.fork.package import package_digest
 from pydantic_ai_slim.fork.patches import apply_patches, copy_package
 from series import tree
-from series.apply import apply
 from series.errors import (
     ApplyError,
     DirtyTreeError,
@@ -29,9 +28,10 @@ from series.errors import (
     OddFilesError,
     UnfinishedError,
 )
-from series.extract import extract, patched_digest
 from series.git import Git
 from series.line import Line, pin_patched
+from series.verbs.apply import apply
+from series.verbs.extract import extract, patched_digest
 from tests.series.upstream import PACKAGE, User, commit_patches, drop_patch, quiet
 
 SCENARIOS = sorted(Path(__file__).with_name('scenarios').iterdir())

@@ -12,7 +12,7 @@ import pytest
 
 from series import folders
 from series.errors import BusyError
-from series.folders import lock, put, scratch
+from series.folders import lock, replace_dir, scratch
 from series.line import Line
 from tests.series.upstream import ROOT, User
 
@@ -82,9 +82,9 @@ def test_verb_beside_another_on_the_same_line_says_which_one(line: Line) -> None
 def test_lock_of_a_killed_verb_is_held_by_its_git_until_that_ends(tmp_path: Path) -> None:
     """So that what the one leaves to be done isn't undone by the other."""
     child = (
-        'import os, subprocess, sys\nfrom pathlib import Path\nfrom series.folders import held, lock\n'
+        'import os, subprocess, sys\nfrom pathlib import Path\nfrom series.folders import inheritable_fds, lock\n'
         'with lock(Path(sys.argv[1]), "it", "make it"):\n'
-        '    subprocess.Popen(["sleep", "2"], pass_fds=held(), stdout=subprocess.DEVNULL)\n'
+        '    subprocess.Popen(["sleep", "2"], pass_fds=inheritable_fds(), stdout=subprocess.DEVNULL)\n'
         '    print(flush=True)\n    os.kill(os.getpid(), 9)\n'
     )
     subprocess.run(
@@ -138,7 +138,7 @@ def test_put_exchanges_two_folders(two: tuple[Path, Path], exchanges: bool, monk
     new, target = two
     if not exchanges:
         monkeypatch.setattr(folders, '_exchange', lambda one, other: False)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    put(new, target)
+    replace_dir(new, target)
     assert ((target / 'name').read_text(), (new / 'name').read_text()) == ('new', '1.0.0')
 
 
@@ -158,7 +158,7 @@ def test_put_without_exchange_that_fails_leaves_the_old_folder(
     monkeypatch.setattr(folders, '_exchange', lambda one, other: False)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     monkeypatch.setattr(Path, 'rename', fail)
     with pytest.raises(error):
-        put(new, target)
+        replace_dir(new, target)
     assert (target / 'name').read_text() == '1.0.0'
 
 

@@ -22,7 +22,7 @@ from pydantic_ai_slim.fork.line import load_line
 from series.build import build
 from series.environments import find_python
 from series.line import find_lines, pin_patched
-from series.release import interpreters, release
+from series.verbs.release import interpreters, release
 from tests.series.upstream import quiet
 
 pytestmark = pytest.mark.slow

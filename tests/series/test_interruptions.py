@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from series.apply import apply
-from series.extract import extract
 from series.line import Line
+from series.verbs.apply import apply
+from series.verbs.extract import extract
 from tests.series.upstream import BUILD, LATER, PACKAGE, ROOT, User, commit_patches, quiet
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 
 from series.errors import DownloadError, LockError
 from series.line import Line
-from series.locks import bounds_file, for_other_tests, lock_file, write_locks
+from series.verbs.locks import bounds_file, for_other_tests, lock_file, write_locks
 from tests.series.upstream import BASE, quiet
 
 SETTINGS = """\
@@ -51,7 +51,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
         failed = 'unknown' in required + found[-1]['bounds']
         return subprocess.CompletedProcess(arguments, int(failed), b'one==1\n', b'No such release' if failed else b'')
 
-    monkeypatch.setattr('series.locks.uv', uv)
+    monkeypatch.setattr('series.verbs.locks.uv', uv)
     return found
 
 
@@ -60,8 +60,8 @@ def offered(
     uncached: Line, tmp_path: Path, releases: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str, str, str], None]:
     """Offers a release of upstream's, beside the small base."""
-    monkeypatch.setattr('series.locks.base_repository', lambda *_: uncached.cache)  # pyright: ignore
-    monkeypatch.setattr('series.locks.Git.run', lambda *_: SETTINGS)  # pyright: ignore
+    monkeypatch.setattr('series.verbs.locks.base_repository', lambda *_: uncached.cache)  # pyright: ignore
+    monkeypatch.setattr('series.verbs.locks.Git.run', lambda *_: SETTINGS)  # pyright: ignore
 
     def base_wheel(*_: object) -> Path:
         return releases / f'pydantic_ai_slim-{BASE}-py3-none-any.whl'
@@ -73,8 +73,8 @@ def offered(
             raise DownloadError('', '', 'ERROR: No matching distribution found for it')
         return wheel
 
-    monkeypatch.setattr('series.locks.download_base', base_wheel)
-    monkeypatch.setattr('series.locks.download', download)
+    monkeypatch.setattr('series.verbs.locks.download_base', base_wheel)
+    monkeypatch.setattr('series.verbs.locks.download', download)
 
     def offer(name: str, version: str, requires: str) -> None:
         stem = f'{name.replace("-", "_")}-{version}'

@@ -14,15 +14,26 @@ from pathlib import Path
 import pytest
 
 from series.__main__ import main
-from series.apply import apply
 from series.comparison import Comparison
 from series.errors import ApplyError, BusyError, MatrixError, NoTestsError
-from series.extract import extract
 from series.git import Git
 from series.line import Line, find_line
-from series.matrix import Cell, Matrix, Prepare, Prepared, Tests, choose_cells, matrix, rename, summary, write_report
 from series.postgres import NoPostgresError
 from series.progress import Report
+from series.verbs.apply import apply
+from series.verbs.extract import extract
+from series.verbs.matrix import (
+    Cell,
+    Matrix,
+    Prepare,
+    Prepared,
+    Tests,
+    choose_cells,
+    matrix,
+    rename,
+    summary,
+    write_report,
+)
 from tests.series.upstream import PACKAGE, User, quiet
 
 pytestmark = pytest.mark.slow
@@ -401,8 +412,8 @@ def test_matrix_without_a_lock_says_how_to_write_it(line: Line, monkeypatch: pyt
     def wheel(*_: object, **__: object) -> Path:
         return Path(__file__)
 
-    monkeypatch.setattr('series.matrix.base_wheel', wheel)
-    monkeypatch.setattr('series.matrix.build', wheel)
+    monkeypatch.setattr('series.verbs.matrix.base_wheel', wheel)
+    monkeypatch.setattr('series.verbs.matrix.build', wheel)
     with pytest.raises(MatrixError) as error:
         matrix(line, [CELL], Tests(), quiet)
     assert str(error.value) == (

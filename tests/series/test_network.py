@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from series.apply import apply
 from series.build import build
 from series.environments import make_environment
 from series.errors import DownloadError, OfflineError
 from series.index import find_release
 from series.line import Line
+from series.verbs.apply import apply
 from tests.series.upstream import ROOT, quiet
 
 pytestmark = pytest.mark.slow

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from series.apply import apply
-from series.extract import extract
 from series.line import Line, find_line
-from series.overview import PAGE, overview, write_overview
+from series.verbs.apply import apply
+from series.verbs.extract import extract
+from series.verbs.overview import PAGE, overview, write_overview
 from tests.series.upstream import ROOT, User, quiet
 
 CODE = 'pydantic_ai_slim/pydantic_ai'

@@ -19,9 +19,7 @@ from pydantic_ai_slim.fork.base import content_digest
 from pydantic_ai_slim.fork.digests import digest_files
 from pydantic_ai_slim.fork.package import package_digest
 from series import pins
-from series import rebase as module
 from series.__main__ import main
-from series.apply import apply
 from series.errors import (
     ApplyError,
     DirtyTreeError,
@@ -32,10 +30,12 @@ from series.errors import (
     SeriesError,
     UnfinishedError,
 )
-from series.extract import extract
 from series.index import Release
 from series.line import Line, find_line
-from series.rebase import abort_rebase, finish_rebase, rebase
+from series.verbs import rebase as module
+from series.verbs.apply import apply
+from series.verbs.extract import extract
+from series.verbs.rebase import abort_rebase, finish_rebase, rebase
 from tests.series.upstream import (
     ARCHIVE,
     BUILD,

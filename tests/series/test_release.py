@@ -21,10 +21,10 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from pydantic_ai_slim.fork.digests import digest_files
-from series import release as module
 from series.errors import BuildError, ReleaseError
 from series.line import Line, pin_patched
-from series.release import release
+from series.verbs import release as module
+from series.verbs.release import release
 from tests.series.upstream import BASE, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'

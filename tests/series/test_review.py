@@ -10,12 +10,12 @@ import pytest
 
 from pydantic_ai_slim.fork.base import content_digest
 from series.__main__ import main
-from series.apply import apply
 from series.errors import ApplyError, ReviewError
-from series.extract import extract
 from series.git import Git
 from series.line import Line, find_line
-from series.review import compare, review
+from series.verbs.apply import apply
+from series.verbs.extract import extract
+from series.verbs.review import compare, review
 from tests.series.upstream import PACKAGE, User, drop_patch, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from series.apply import apply
-from series.extract import extract
 from series.line import Line, find_line
 from series.sizes import Size, added_lines, sizes
+from series.verbs.apply import apply
+from series.verbs.extract import extract
 from tests.series.upstream import PACKAGE, User, drop_patch, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'

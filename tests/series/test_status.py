@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from series.__main__ import main
-from series.apply import apply
 from series.errors import ApplyError, DownloadError, NoReleaseError
-from series.extract import extract
 from series.line import Line, find_line
 from series.merge import Outcome
-from series.status import status
+from series.verbs.apply import apply
+from series.verbs.extract import extract
+from series.verbs.status import status
 from tests.series.upstream import LATER, PACKAGE, Index, User, drop_patch, quiet, write_wheel
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'

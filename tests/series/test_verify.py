@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from series.apply import apply
 from series.environments import EnvironmentFailedError
 from series.errors import VerifyError
-from series.extract import extract
 from series.line import Line, find_line
+from series.linkcheck import RESOLVE
 from series.progress import Report
-from series.references import RESOLVE
-from series.verify import Verified, verify
+from series.verbs.apply import apply
+from series.verbs.extract import extract
+from series.verbs.verify import Verified, verify
 from tests.series.upstream import PACKAGE, User, quiet, write_line
 
 MESSAGE = """\
@@ -86,7 +86,7 @@ def test_verify_of_a_package_that_is_not_pinned_says_so(line: Line, user: User) 
 def test_verify_of_a_good_series_counts_its_tests_and_names_patch_and_step(
     line: Line, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr('series.verify.os.cpu_count', lambda: 1)
+    monkeypatch.setattr('series.verbs.verify.os.cpu_count', lambda: 1)
     more = 'from pydantic_ai import add\n\n\ndef test_more():\n    assert add(2, 2) == 4\n\n\ndef test_most():\n    assert add(3, 3) == 6\n'
     write(
         line,
@@ -123,7 +123,7 @@ def test_verify_of_a_good_series_counts_its_tests_and_names_patch_and_step(
 def test_verify_of_several_at_once_names_the_one_that_began_first(
     line: Line, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr('series.verify.os.cpu_count', lambda: 2)
+    monkeypatch.setattr('series.verbs.verify.os.cpu_count', lambda: 2)
     commits: list[tuple[str, dict[str, str | bytes]]] = []
     for name in ('one', 'two'):
         page: dict[str, str | bytes] = {f'docs/{name}.md': f'# {name}\n'}

@@ -13,16 +13,16 @@ from pydantic_ai_slim.fork.errors import LineError
 from pydantic_ai_slim.fork.line import list_patches, patch_name
 from pydantic_ai_slim.fork.names import PACKAGE, PACKAGE_PATH
 from series import tree
-from series.apply import copy_patches
 from series.base import base_repository, clone, link
 from series.errors import ApplyError, ExtractError, LostWorkError
-from series.folders import lock, put, scratch, write
+from series.folders import lock, replace_dir, scratch, write
 from series.git import Git
 from series.line import Line, digest_patches, pin_patched
-from series.merge import apply_one, left_marks
+from series.merge import apply_one, conflict_markers
 from series.message import nearest_patch, patch_subject
 from series.patches import without_index, write_again, write_patches
 from series.progress import Report
+from series.verbs.apply import copy_patches
 
 
 def extract(line: Line, report: Report) -> list[str]:
@@ -49,7 +49,7 @@ def extract(line: Line, report: Report) -> list[str]:
     command = line.make('extract')
     tree.refuse_missing(line)
     with lock(line.root, line.name, command), scratch(line.root, line.folder.parent, 'extract') as folder:
-        tree.mend(line)
+        tree.recover(line)
         tree.refuse_unfinished(line, command)
         tree.refuse_dirty(line)
         tree.refuse_elsewhere(line, command)
@@ -135,7 +135,7 @@ def refuse_no_series(line: Line, command: str, known: Sequence[Path]) -> int:
             faults.append(f'`{subject}` is a merge, which no patch can hold.')
         elif git.run('rev-parse', f'{revision}^{{tree}}') == git.run('rev-parse', f'{parents[0]}^{{tree}}'):
             faults.append(f'`{subject}` changes nothing.')
-        elif marks := left_marks(git, [f'{revision}^!'], subject, known):
+        elif marks := conflict_markers(git, [f'{revision}^!'], subject, known):
             faults.append(f'`{subject}` has conflict marks in {", ".join(f"`{place}`" for place in marks)}.')
         if subject.startswith(('fixup! ', 'squash! ', 'amend! ')):
             others = [other for other in subjects if patch_subject(other) == other]
@@ -260,10 +260,10 @@ def _swap(line: Line, patches: list[Path], pins: str, folder: Path, digest: str)
     for topic in {patch.parent.name for patch in line.patches}:
         with suppress(OSError):  # it has patches still
             (new / topic).rmdir()
-    put(new, line.folder)
+    replace_dir(new, line.folder)
     # Only now nobody can change them any more.
     if _digest(new) != digest:
-        put(new, line.folder)
+        replace_dir(new, line.folder)
         raise _changed_since(line)
 
 

@@ -14,7 +14,7 @@ from series.errors import ApplyError, CarryError, GitError
 from series.folders import lock
 from series.git import Git, words
 from series.line import Line, find_lines
-from series.merge import conflicts, remedy, unmerged
+from series.merge import conflicts, index_conflicts, remedy
 from series.message import nearest_patch, patch_subject
 from series.progress import Report
 
@@ -63,7 +63,7 @@ def carry(line: Line, to: Line, report: Report) -> Carried:
     with lock(line.root, line.name, command), lock(to.root, to.name, command):
         for each in (line, to):
             tree.refuse_missing(each)
-            tree.mend(each)
+            tree.recover(each)
             tree.refuse_unfinished(each, command)
             tree.refuse_dirty(each)
             tree.refuse_elsewhere(each, command)
@@ -97,8 +97,8 @@ def _pick(git: Git, commits: Sequence[str], line: Line, to: Line) -> None:
     done = git.attempt(*_PICK, *commits)
     while done.returncode and git.holds('CHERRY_PICK_HEAD') and not git.attempt('diff', '--quiet', 'HEAD').returncode:
         done = git.attempt('-c', f'core.hooksPath={os.devnull}', 'cherry-pick', '--skip')
-    if done.returncode and not unmerged(git):
-        tree.mend(to)
+    if done.returncode and not index_conflicts(git):
+        tree.recover(to)
         raise GitError([*_PICK, *commits], git.folder, done.returncode, words(done))
     git.run('update-ref', '-d', tree.CARRYING)
     if done.returncode:
@@ -113,7 +113,7 @@ def _pick(git: Git, commits: Sequence[str], line: Line, to: Line) -> None:
             remedy(to, go_on, places := [*conflicts(git)]),
             '\n'.join(places),
             patch=to.tree,
-            files=sorted(unmerged(git)),
+            files=sorted(index_conflicts(git)),
         )
 
 

@@ -12,7 +12,7 @@ from series.errors import ApplyError, LostWorkError
 from series.folders import lock, scratch
 from series.git import Git
 from series.line import Line, digest_patches
-from series.merge import AM, apply_one, remedy, unmerged, waiting_mails
+from series.merge import AM, apply_one, index_conflicts, remedy, waiting_mails
 from series.patches import without_index, write_patches
 from series.progress import Report
 
@@ -35,7 +35,7 @@ def apply(line: Line, report: Report) -> str:
     with lock(line.root, line.name, line.make('apply')), scratch(line.root, line.tree.parent, 'apply') as folder:
         if line.tree.exists():
             tree.refuse_missing(line)
-            tree.mend(line)
+            tree.recover(line)
             tree.refuse_unfinished(line, line.make('extract'))
             tree.refuse_dirty(line)
             tree.refuse_lost(line)
@@ -174,4 +174,6 @@ def _stop(git: Git, line: Line, error: ApplyError, patches: list[Path]) -> Apply
     waiting = rest[-len(waiting_mails(git))]
     what = 'It' if waiting == error.patch else f'Git could merge it, but not `{patch_name(waiting)}`, which'
     go_on = f'`git -C {folder} am --continue` and then `{line.make("extract")}`; or give up with `git -C {folder} am --abort`'
-    return ApplyError(problem, remedy(line, go_on, unmerged(git), what), error.words, patch=patch, files=error.files)
+    return ApplyError(
+        problem, remedy(line, go_on, index_conflicts(git), what), error.words, patch=patch, files=error.files
+    )

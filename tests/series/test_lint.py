@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from series.errors import SeriesError
-from series.findings import new_findings
 from series.git import Git
+from series.lint import new_findings
 from tests.series.upstream import User
 
 # As upstream has it: with the preview on, and so without a code for what is no Python

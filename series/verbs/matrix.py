@@ -20,7 +20,6 @@ import tomllib
 
 from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
 from series import pytest_plugin
-from series.apply import apply_series
 from series.base import base_repository, base_wheel, clone
 from series.build import build
 from series.comparison import SIDES, Compared, Comparison, Result, compare, read_results
@@ -29,10 +28,11 @@ from series.errors import MatrixError, NoTestsError
 from series.folders import lock, write
 from series.git import Git
 from series.line import Line
-from series.locks import INSTALLS, RESOLUTIONS, for_other_tests, lock_file
 from series.postgres import NoPostgresError, postgres_server
 from series.progress import Report
 from series.upstream_tests import Pytest
+from series.verbs.apply import apply_series
+from series.verbs.locks import INSTALLS, RESOLUTIONS, for_other_tests, lock_file
 
 SLICE = (
     *('tests/test_agent.py', 'tests/test_toolsets.py', 'tests/test_tools.py'),
@@ -49,7 +49,7 @@ _TIMEOUT = 120
 _SHOWN = 20
 """How many differences the terminal shows; the report has all."""
 
-_RENAMES = Path(__file__).with_name('renames.toml')
+_RENAMES = Path(__file__).parents[1] / 'renames.toml'
 """What is called otherwise in the tests of other releases."""
 
 

@@ -16,9 +16,9 @@ from series.base import base_repository, clone
 from series.errors import ApplyError, CloneError, ToolsError
 from series.git import Git, environment, user_environment, words
 from series.line import Line
-from series.listings import list_additions
-from series.merge import apply_one, misfits, unmerged
+from series.merge import apply_one, index_conflicts, misfits
 from series.message import Message, read_message
+from series.nav_entries import list_additions
 from series.needs import all_needs, direct_needs
 from series.patches import write_patches
 from series.progress import Report
@@ -238,7 +238,7 @@ def _merge(git: Git, line: Line, patch: Path, again: Path, onto: str | None) -> 
     done = git.attempt(*_APPLY, '--3way', str(again))
     if not done.returncode:
         return
-    conflicts = sorted(unmerged(git)) or misfits(words(done))
+    conflicts = sorted(index_conflicts(git)) or misfits(words(done))
     remedy = (
         f'Make the branch on the tag, with the same command without `--onto` (`ONTO=`); then `git -C {git.folder} rebase --onto '
         f'{onto} v{line.name}` stops at each conflict, which you resolve with git as any other.'

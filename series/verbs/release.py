@@ -31,7 +31,7 @@ from series.base import base_wheel, wheel_metadata
 from series.build import build
 from series.environments import find_python, line_python
 from series.errors import ReleaseError
-from series.folders import lock, put, scratch, write
+from series.folders import lock, replace_dir, scratch, write
 from series.git import Git
 from series.line import Line, find_lines
 from series.progress import Report
@@ -99,7 +99,7 @@ def release(root: Path, report: Report) -> Path:
             (made / f'{wheel.name.removesuffix("-py3-none-any.whl")}.cdx.json').write_text(bill, 'utf-8')
         (made / DIGESTS).write_text(_digests(made), 'utf-8')
         (made / TEXT).write_text(_text(entries, commit), 'utf-8')
-        put(made, target)
+        replace_dir(made, target)
     released = {wheel.name: _digest(wheel) for wheel in target.glob('*.whl')}
     write(
         root / RELEASES,

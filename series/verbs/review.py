@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from series import tree
-from series.apply import apply_series
 from series.base import borrow
 from series.errors import ReviewError
 from series.folders import scratch
 from series.git import Git
 from series.line import Line
 from series.progress import Report
+from series.verbs.apply import apply_series
 
 
 @dataclass(frozen=True, kw_only=True)

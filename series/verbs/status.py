@@ -13,15 +13,15 @@ from packaging.version import Version
 from pydantic_ai_slim.fork.line import patch_name
 from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
 from series import tree
-from series.apply import apply_series
 from series.base import clone, download, wheel_files
 from series.folders import scratch
 from series.git import Git
 from series.index import find_release
 from series.line import Line
-from series.merge import Attempt, Outcome, attempt, unmerged
+from series.merge import Attempt, Outcome, attempt, index_conflicts
 from series.patches import write_patches
 from series.progress import Report
+from series.verbs.apply import apply_series
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _take(git: Git, commit: str) -> None:
     options = ('-c', 'merge.renames=true', 'cherry-pick', '--strategy-option=theirs', '--keep-redundant-commits')
     if git.attempt(*options, commit).returncode == 0:
         return
-    for path, stages in unmerged(git).items():
+    for path, stages in index_conflicts(git).items():
         if '3' in stages:
             git.run('checkout', '--quiet', '--theirs', '--', path)
             git.run('add', '--force', '--', path)

@@ -16,16 +16,16 @@ from packaging.version import Version
 from pydantic_ai_slim.fork.line import patch_name
 from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
 from series import pins, tree
-from series.apply import apply_series, copy_patches
 from series.base import base_repository, borrow, clone
 from series.errors import ApplyError, GitError, RebaseError
-from series.extract import check_patches, patched_digest, refuse_no_series
-from series.folders import lock, put, scratch, sweep, write
+from series.folders import lock, replace_dir, scratch, sweep, write
 from series.git import Git, words
 from series.line import Line, find_line, pin_patched
-from series.merge import conflicts, remedy, unmerged
+from series.merge import conflicts, index_conflicts, remedy
 from series.patches import write_series
 from series.progress import Report
+from series.verbs.apply import apply_series, copy_patches
+from series.verbs.extract import check_patches, patched_digest, refuse_no_series
 
 _OLD = 'refs/series/old'
 """The last commit of the old line's series, while a rebase is under way."""
@@ -130,7 +130,7 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
         git.run('checkout', '--quiet', '--detach')
         git.run('update-ref', f'refs/heads/{tree.BRANCH}', _OLD)
         done = git.attempt(*_REBASE)
-        if done.returncode and not unmerged(git):
+        if done.returncode and not index_conflicts(git):
             raise GitError(_REBASE, git.folder, done.returncode, words(done))
         # All at once, so that there is either the whole of it to go on with, or nothing.
         git.folder.rename(pinned.line.tree)
@@ -158,7 +158,7 @@ def finish_rebase(root: Path, version: str | None, report: Report, *, skip: bool
     """
     state = _under_way(root, version)
     with lock(root, state.line.name, _COMMAND):
-        tree.mend(state.line)
+        tree.recover(state.line)
         return _finish(_read_state(state.line.tree), report, skip=skip)
 
 
@@ -225,7 +225,7 @@ def _stopped(state: _Rebase) -> ApplyError:
         remedy(line, go_on, places := [*conflicts(git)]),
         '\n'.join(places),
         patch=state.folder / 'series' / waiting,
-        files=sorted(unmerged(git)),
+        files=sorted(index_conflicts(git)),
     )
 
 
@@ -342,7 +342,7 @@ def _write_build(state: _Rebase, temporary: Path) -> None:
     target = pins.build_folder(state.line)
     shutil.copytree(state.folder / 'build', temporary)
     target.parent.mkdir(exist_ok=True)
-    put(temporary, target)
+    replace_dir(temporary, target)
 
 
 def _compare(state: _Rebase, made: Line) -> Rebased:

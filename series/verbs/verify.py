@@ -18,21 +18,21 @@ from threading import Lock
 
 from pydantic_ai_slim.fork.line import patch_name
 from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
-from series import coverage, references, tree, upstream_tests
+from series import coverage, linkcheck, tree, upstream_tests
 from series.base import base_repository, clone
 from series.environments import keep_environment, line_python, overrides
 from series.errors import ApplyError, Fault, VerifyError
-from series.extract import patched_digest
-from series.findings import new_findings
 from series.folders import lock, scratch
 from series.git import Git
 from series.line import Line
+from series.lint import new_findings
 from series.merge import apply_one
 from series.message import message_faults, read_message
 from series.needs import all_needs, direct_needs
 from series.patches import without_index, write_patches
 from series.programs import Programs
 from series.progress import Report
+from series.verbs.extract import patched_digest
 
 _PACKAGE = f'{UPSTREAM_FOLDER}/{PACKAGE}/'
 _PATHS = (_PACKAGE, 'tests/', 'docs/')
@@ -448,7 +448,7 @@ class _Run:
             f'{path.relative_to(self.git.folder)}: {link}'
             for path in files
             if path.suffix == '.md'
-            for link in references.broken_links(docs, path)
+            for link in linkcheck.broken_links(docs, path)
         ]
         # What upstream itself refers to is none of the patch's.
         before = [
@@ -457,9 +457,9 @@ class _Run:
             ).stdout.decode()
             for path in files
         ]
-        known = references.names(before)
-        if names := [name for name in references.names(path.read_text('utf-8') for path in files) if name not in known]:
-            broken += filter(None, self._python('-c', references.RESOLVE, *names).stdout.splitlines())
+        known = linkcheck.names(before)
+        if names := [name for name in linkcheck.names(path.read_text('utf-8') for path in files) if name not in known]:
+            broken += filter(None, self._python('-c', linkcheck.RESOLVE, *names).stdout.splitlines())
         return [Fault('Its docs have links that lead nowhere.', '\n'.join(broken))] if broken else []
 
     def _api(self, check: _Check) -> list[Fault]:
