@@ -81,7 +81,7 @@ status: $(READY) ## say whether each patch still applies to the newest upstream 
 	@$(TOOL) -m series status $(LINE) $(ARGS)
 
 .PHONY: branch
-branch: $(READY) ## put the patch PATCH=topic/slug on a branch of CLONE, your clone of upstream; ONTO=origin/main ARGS="--3way" to merge it there
+branch: $(READY) ## put the patch PATCH=topic/slug on a branch of CLONE, your clone of upstream; ONTO=origin/main where it begins
 	@$(TOOL) -m series branch "$(PATCH)" $(LINE) $(if $(CLONE),--clone "$(CLONE)") $(if $(ONTO),--onto "$(ONTO)") $(ARGS)
 
 .PHONY: matrix
@@ -125,7 +125,7 @@ downstream: wheels ## test the projects in `downstream/` on the built forks of a
 
 .PHONY: downstream-suites
 downstream-suites: wheels ## run the test suites of others on base and fork, and write what came of it to docs/downstream/suites.md
-	@$(TOOL) -m series.suites $(addprefix --line=,$(LINE)) $(addprefix --name=,$(NAME)) $(ARGS)
+	@$(TOOL) -m tests.suites $(addprefix --line=,$(LINE)) $(addprefix --name=,$(NAME)) $(ARGS)
 
 .PHONY: lint
 lint: $(READY) ## check style and formatting

@@ -18,8 +18,7 @@ from pydantic_ai_slim.fork.patches import apply_patches, copy_package
 from series.environments import built_wheel, line_python, make_environment, make_environments
 from series.errors import SeriesError
 from series.line import Line
-from series.message import read_message
-from series.needs import all_needs, direct_needs
+from series.message import all_needs, direct_needs, read_message
 
 WORKER = Path(__file__).with_name('worker.py')
 

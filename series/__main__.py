@@ -252,7 +252,6 @@ def _branch(options: Namespace, report: Report) -> str:
         report,
         onto=options.onto,
         name=options.name,
-        three_way=options.three_way,
         tools=options.tools,
     )
     listed = '\n'.join(f'- {subject}' for subject in made.subjects)
@@ -372,7 +371,6 @@ def _add_branch(parser: ArgumentParser) -> None:
         '--onto', metavar='REV', help="where the branch begins; the tag of the line's release if left out"
     )
     parser.add_argument('--name', metavar='BRANCH', help="the branch's name; that of the patch if left out")
-    parser.add_argument('--3way', dest='three_way', action='store_true', help="merge what doesn't apply")
     parser.add_argument(
         '--no-tools', dest='tools', action='store_false', help="leave upstream's formatter and checks out"
     )

@@ -82,11 +82,7 @@ def _kept_wheel(line: Line) -> Path:
 
 
 def _check_repository(line: Line, repository: Path, wheel: Path) -> None:
-    """Check that the package in the repository of a base is that of its wheel, which was checked.
-
-    Raises:
-        DownloadError: It isn't.
-    """
+    """Check that the package in the repository of a base is that of its wheel, which was checked."""
     found = Git(repository).files('HEAD', UPSTREAM_FOLDER)
     if found != {path.removeprefix(f'{UPSTREAM_FOLDER}/'): content for path, content in wheel_files(wheel)}:
         raise DownloadError(

@@ -136,11 +136,7 @@ def find_builder(folder: Path, python: Path) -> Path:
 
 
 def _check_folders(line: Line, project: Path) -> None:
-    """Check the folder that a wheel is built from before a builder reads it, which would take orders from any `hatch.toml`.
-
-    Raises:
-        BuildError: It isn't as this repository has it.
-    """
+    """Check the folder that a wheel is built from before a builder reads it, which would take orders from any `hatch.toml`."""
     try:
         settings = tomllib.loads((project / 'pyproject.toml').read_text('utf-8'))
         check_folder(project, settings['project']['license-files'], line)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,85 +24,71 @@ _RULES = ['E4', 'E7', 'E9', 'F']
 look for much more by default."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing that ruff says of a file."""
-
-    path: str
-    line: int
-    rule: str
-    message: str
-    text: str
-    """The line in the file. Unlike the number it stays the same when a patch adds lines before it."""
-
-    def __str__(self) -> str:
-        return f'{self.path}:{self.line}: {self.rule} {self.message}'
-
-
-def new_findings(git: Git, commit: str, paths: Iterable[str]) -> list[Finding]:
+def new_findings(git: Git, commit: str, paths: Iterable[str]) -> list[str]:
     """Find what ruff says of a commit's files that it doesn't say of them in the commit before.
 
     Args:
         git: A repository of its own, which is left with the commit checked out.
         commit: The commit.
         paths: The files that it touches. Only those in Python count.
+
+    Returns:
+        The findings, as `path:line: rule message`.
     """
     wanted = [path for path in paths if path.endswith(('.py', '.pyi'))]
-    if not wanted:
-        return []
-    git.run('checkout', '--quiet', '--force', '--detach', f'{commit}~1')
-    before = Counter(map(_without_number, _findings(git.folder, wanted)))
-    git.run('checkout', '--quiet', '--force', '--detach', commit)
-    found: list[Finding] = []
-    for finding in _findings(git.folder, wanted):
-        key = _without_number(finding)
+    found: dict[str, list[tuple[str, str]]] = {}
+    for revision in (f'{commit}~1', commit) if wanted else ():
+        git.run('checkout', '--quiet', '--force', '--detach', revision)
+        found[revision] = [*_findings(git.folder, wanted)]
+    before = Counter(key for key, _ in found.get(f'{commit}~1', ()))
+    new: list[str] = []
+    for key, text in found.get(commit, ()):
         before[key] -= 1
         if before[key] < 0:
-            found.append(finding)
-    return found
+            new.append(text)
+    return new
 
 
-def _without_number(finding: Finding) -> tuple[str, str, str]:
-    return finding.path, finding.rule, finding.text
-
-
-def _findings(folder: Path, paths: Sequence[str]) -> Iterator[Finding]:
+def _findings(folder: Path, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield what each finding is known by, without the number of its line, and its text with it."""
     settings: dict[str, Any] = tomllib.loads((folder / _SETTINGS).read_text('utf-8')).get('tool', {}).get('ruff', {})
     there = [path for path in paths if (folder / path).is_file()]
     if not settings or not there:
         return
-    lint: dict[str, Any] = settings.get('lint', {})
-    select = () if 'select' in lint else ('--config', f'lint.select = {json.dumps(_RULES)}')
+    select = () if 'select' in settings.get('lint', {}) else ('--config', f'lint.select = {json.dumps(_RULES)}')
     entries: list[dict[str, Any]] = json.loads(_ruff(folder, 'check', '--output-format=json', *select, *there))
-    for entry in entries:
-        path = Path(entry['filename']).relative_to(folder.resolve()).as_posix()
-        # What is no Python has a name in the place of a code, with settings that have the preview on.
-        rule = entry['code'] or entry.get('name') or 'invalid-syntax'
-        yield _finding(folder, path, entry['location']['row'], rule, entry['message'])
+    places = [
+        (
+            Path(entry['filename']).relative_to(folder.resolve()).as_posix(),
+            entry['location']['row'],
+            # What is no Python has a name in the place of a code, with settings that have the preview on.
+            f'{entry["code"] or entry.get("name") or "invalid-syntax"} {entry["message"]}',
+        )
+        for entry in entries
+    ]
     # What is no Python can't be formatted either.
-    if 'format' in settings and not any('invalid-syntax' in (entry['code'], entry.get('name')) for entry in entries):
-        yield from _misformatted(folder, _ruff(folder, 'format', '--diff', *there))
+    if 'format' in settings and not any('invalid-syntax' in about for *_, about in places):
+        places += [(*place, 'format It is to be formatted otherwise.') for place in _misformatted(folder, there)]
+    for path, number, about in places:
+        lines = (folder / path).read_text('utf-8').splitlines()
+        text = lines[number - 1].strip() if number <= len(lines) else ''
+        yield f'{path}: {about.partition(" ")[0]} {text}', f'{path}:{number}: {about}'
 
 
-def _misformatted(folder: Path, diff: str) -> Iterator[Finding]:
-    """Yield the places that ruff would format otherwise, of a diff that says how."""
+def _misformatted(folder: Path, paths: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Yield the places that ruff would format otherwise: the first line of each part of its diff that it changes."""
     path, number = '', 0
-    for text in diff.splitlines():
+    for text in _ruff(folder, 'format', '--diff', *paths).splitlines():
         if text.startswith('--- '):
             path = text.removeprefix('--- ').partition('\t')[0]
         elif place := re.match(r'@@ -(\d+)', text):
             number = int(place[1])
         elif text.startswith(('-', '+')) and not text.startswith('+++ '):
             if number:
-                yield _finding(folder, path, number, 'format', 'It is to be formatted otherwise.')
+                yield path, number
             number = 0  # once for each part
         elif number:
             number += 1
-
-
-def _finding(folder: Path, path: str, number: int, rule: str, message: str) -> Finding:
-    lines = (folder / path).read_text('utf-8').splitlines()
-    return Finding(path, number, rule, message, lines[number - 1].strip() if number <= len(lines) else '')
 
 
 def _ruff(folder: Path, command: str, *arguments: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -155,3 +155,29 @@ def nearest_patch(fixup: str, known: Iterable[str]) -> str:
     subject, subjects = patch_subject(fixup), list(known)
     near = [one for one in subjects if subject and one.startswith(subject)] or get_close_matches(subject, subjects, n=1)
     return f' (the nearest is `{near[0]}`)' if near else ''
+
+
+def direct_needs(messages: Mapping[Path, Message]) -> dict[Path, list[Path]]:
+    """Return which earlier patches each patch names; what is no subject of an earlier one is `verify`'s to tell.
+
+    Args:
+        messages: The messages of the patches, in the order of the series.
+    """
+    needs: dict[Path, list[Path]] = {}
+    subjects: dict[str, Path] = {}
+    for patch, message in messages.items():
+        needs[patch] = [subjects[subject] for subject in message.values('Needs') if subject in subjects]
+        subjects[message.subject] = patch
+    return needs
+
+
+def all_needs(patches: Collection[Path], needs: Mapping[Path, Collection[Path]]) -> list[Path]:
+    """Return patches with all that they need, and what that needs, in the order of the series."""
+    found: set[Path] = set()
+    waiting = [*patches]
+    while waiting:
+        patch = waiting.pop()
+        if patch not in found:
+            found.add(patch)
+            waiting += needs[patch]
+    return [patch for patch in needs if patch in found]

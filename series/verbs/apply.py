@@ -83,9 +83,6 @@ def _refuse_unheld(line: Line, patches: list[Path], folder: Path) -> None:
     """Refuse to move a tree away from commits that were extracted, when nothing holds their patches any more.
 
     Usually `patches/` has them still, or the history of the repository does, from which one can get back to them.
-
-    Raises:
-        LostWorkError: There are some: their patches were overwritten before they were committed.
     """
     git = Git(line.tree)
     if git.config(tree.PATCHES) in ('', digest_patches(patches)) or not git.has(tree.BRANCH):

@@ -12,15 +12,12 @@ from pathlib import Path
 
 from pydantic_ai_slim.fork.line import patch_name
 from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
-from series.base import base_repository, clone
 from series.errors import ApplyError, CloneError, ToolsError
 from series.git import Git, environment, user_environment, words
 from series.line import Line
-from series.merge import apply_one, index_conflicts, misfits
-from series.message import Message, read_message
+from series.merge import misfits
+from series.message import Message, all_needs, direct_needs, read_message
 from series.nav_entries import list_additions
-from series.needs import all_needs, direct_needs
-from series.patches import write_patches
 from series.progress import Report
 from series.pull_request import pull_request_text, upstream_template
 from series.tree import unfinished
@@ -30,8 +27,6 @@ _OURS = {'Needs', 'Forwarded'}
 
 _SHOWN = 10
 """How many of a clone's changed files are named."""
-
-_APPLY = ('apply', '--cached', '--whitespace=nowarn')
 
 _TOOLS = {'format': 'ruff', 'lint': 'ruff', 'typecheck': 'pyright'}
 """Upstream's own targets for make, and the program that each runs with `uv run`."""
@@ -59,7 +54,6 @@ def branch(
     *,
     onto: str | None = None,
     name: str | None = None,
-    three_way: bool = False,
     tools: bool = True,
 ) -> Branch:
     """Make a branch with a patch and all patches that it needs, in the order of the series, and switch the clone to it.
@@ -74,14 +68,12 @@ def branch(
         report: Is told of each step.
         onto: The revision that the branch begins at; by default the tag of the line's release.
         name: What to call the branch; by default after the subject of the patch.
-        three_way: Merge what doesn't apply.
         tools: Run upstream's own formatter and checks on the branch, as far as they are installed there.
 
     Raises:
         CloneError: The clone is none, or isn't in a state to make a branch in.
         ApplyError: A patch doesn't apply there; the clone is as it was.
         ToolsError: The branch is made, but upstream's own checks fail on it.
-        DownloadError: The base, which a merge goes back to, can't be got, or isn't the pinned one.
     """
     report('Reading the patches')
     messages = {path: read_message(path) for path in line.patches}
@@ -98,11 +90,7 @@ def branch(
         commit = target
         for done, each in enumerate(stack):
             report(f'Applying `{patch_name(each)}`', done, len(stack))
-            if error := _apply(plumbing, line, each, onto):
-                if not three_way:
-                    raise error
-                again = _lend_blobs(line, each, plumbing, Path(scratch), report)
-                _merge(plumbing, line, each, again, onto)
+            _apply(plumbing, line, each, onto)
             commit = _commit(plumbing, commit, _message(messages[each]), Path(scratch))
         changed, notes = list_additions(git, target, commit)
         for path, listed in changed.items():
@@ -213,78 +201,28 @@ def _identity(git: Git) -> dict[str, str]:
 # The commits
 
 
-def _apply(git: Git, line: Line, patch: Path, onto: str | None) -> ApplyError | None:
-    """Apply a patch to the index, or return why that isn't possible."""
-    done = git.attempt(*_APPLY, str(patch))
-    if not done.returncode:
-        return None
-    said = words(done)
-    files = misfits(said)
-    return ApplyError(
-        f'The patch `{line.show(patch)}` does not apply to {_where(line, onto)}: it does not fit '
-        f'{", ".join(f"`{file}`" for file in files)}. The clone `{git.folder}` is as it was.',
-        'Run the same command with `--3way` to merge it.',
-        said,
-        patch=patch,
-        files=files,
-    )
-
-
-def _merge(git: Git, line: Line, patch: Path, again: Path, onto: str | None) -> None:
-    """Merge a patch into the index.
-
-    That comes after `_apply()`, since a merge finds conflicts between neighbouring lines where a patch finds its place.
-    """
-    done = git.attempt(*_APPLY, '--3way', str(again))
+def _apply(git: Git, line: Line, patch: Path, onto: str | None) -> None:
+    """Apply a patch to the index."""
+    done = git.attempt('apply', '--cached', '--whitespace=nowarn', str(patch))
     if not done.returncode:
         return
-    conflicts = sorted(index_conflicts(git)) or misfits(words(done))
+    said = words(done)
+    files = misfits(said)
+    where = f'`{onto}`' if onto else f'the tag `v{line.name}`'
     remedy = (
         f'Make the branch on the tag, with the same command without `--onto` (`ONTO=`); then `git -C {git.folder} rebase --onto '
-        f'{onto} v{line.name}` stops at each conflict, which you resolve with git as any other.'
+        f'{onto} v{line.name}` merges what it can, and stops at each conflict, which you resolve with git as any other.'
         if onto
         else f"`{line.make('verify')}` checks that it applies to the release. If it does, the clone's tag `v{line.name}` isn't upstream's."
     )
     raise ApplyError(
-        f'The patch `{line.show(patch)}` cannot be merged with {_where(line, onto)}: there are conflicts in '
-        f'{", ".join(f"`{file}`" for file in conflicts)}. The clone `{git.folder}` is as it was.',
+        f'The patch `{line.show(patch)}` does not apply to {where}: it does not fit '
+        f'{", ".join(f"`{file}`" for file in files)}. The clone `{git.folder}` is as it was.',
         remedy,
-        words(done),
+        said,
         patch=patch,
-        files=conflicts,
+        files=files,
     )
-
-
-def _where(line: Line, onto: str | None) -> str:
-    return f'`{onto}`' if onto else f'the tag `v{line.name}`'
-
-
-def _lend_blobs(line: Line, patch: Path, git: Git, scratch: Path, report: Report) -> Path:
-    """Give the clone the files as the patch found them in the series, which a merge goes back to, and return the patch that names them.
-
-    The clone lacks those that other patches have made, and may lack those of the base, whose tests can be of another
-    release. Nothing refers to them, so git deletes them in time.
-    """
-    source = Git(scratch / 'tree')
-    if not source.folder.exists():
-        report('Making the tree that the patch is from')
-        clone(base_repository(line, report), source.folder, 'HEAD')
-    patches = line.patches
-    for each in patches[: patches.index(patch) + 1]:
-        if not source.has(_mark(each)):
-            apply_one(source, each)
-            source.run('update-ref', _mark(each), 'HEAD')
-    (again,) = write_patches(source, scratch / patch.stem, f'{_mark(patch)}^!')
-    for blob in re.findall(rb'^index ([0-9a-f]{40})\.\.', again.read_bytes(), re.MULTILINE):
-        found = source.attempt('cat-file', 'blob', blob.decode())
-        if not found.returncode:
-            (scratch / 'blob').write_bytes(found.stdout)
-            git.run('hash-object', '-w', '--no-filters', str(scratch / 'blob'))
-    return again
-
-
-def _mark(patch: Path) -> str:
-    return f'refs/series/made/{patch_name(patch)}'
 
 
 def _message(message: Message) -> str:

@@ -140,11 +140,7 @@ def show_carried(carried: Carried) -> str:
 
 
 def _refuse_unknown(fixups: Sequence[str], known: Collection[str], line: Line) -> None:
-    """Refuse fixups that no rebase will fold in, as no patch has their subject.
-
-    Raises:
-        CarryError: There are some; all of them are named.
-    """
+    """Refuse fixups that no rebase will fold in, as no patch has their subject."""
     wrong = [subject for subject in fixups if patch_subject(subject) not in known]
     if wrong:
         folder = line.show(line.tree)
@@ -177,11 +173,7 @@ def other_line(root: Path, line: Line, to: str | None) -> Line:
 
 
 def _fixups(line: Line) -> dict[str, str]:
-    """Return the commits of a tree that wait to be folded into a patch, with their subjects, in order.
-
-    Raises:
-        CarryError: There is none.
-    """
+    """Return the commits of a tree that wait to be folded into a patch, with their subjects, in order."""
     git, folder = Git(line.tree), line.show(line.tree)
     commits = [entry.split(' ', 1) for entry in git.lines('log', '--reverse', '--format=%H %s', f'{tree.BASE}..HEAD')]
     fixups = {

@@ -236,11 +236,7 @@ def check_patches(line: Line, patches: list[Path], folder: Path, command: str) -
 
 
 def _swap(line: Line, patches: list[Path], pins: str, folder: Path, digest: str) -> None:
-    """Put patches and pins into the place of the line's, all at once.
-
-    Raises:
-        LostWorkError: The line's patches are not those with that digest any more.
-    """
+    """Put patches and pins into the place of the line's, all at once."""
     new = folder / 'new'
     shutil.copytree(
         line.folder,

@@ -10,8 +10,7 @@ from pathlib import Path
 from pydantic_ai_slim.fork.line import patch_name
 from series.folders import write
 from series.line import Line, find_lines
-from series.message import Message, read_message
-from series.needs import all_needs, direct_needs
+from series.message import Message, all_needs, direct_needs, read_message
 from series.sizes import added_lines, sizes
 
 PAGE = Path('docs') / 'patches.md'

@@ -233,11 +233,7 @@ def _stopped(state: _Rebase) -> ApplyError:
 
 
 def _under_way(root: Path, version: str | None) -> _Rebase:
-    """Find the rebase that is under way.
-
-    Raises:
-        RebaseError: There is none, or there are several and none is named.
-    """
+    """Find the rebase that is under way."""
     found = sorted(path.parents[2] for path in (root / 'build').glob(f'{version or "*"}/{_FILE}'))
     if not found:
         sweep(root)  # the last one may have been killed while it was given up

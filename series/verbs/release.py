@@ -207,11 +207,7 @@ def _check_out(git: Git, commit: _Commit, folder: Path) -> Path:
 
 
 def _build_twice(line: Line, checkouts: Sequence[Path], report: Report) -> Path:
-    """Build a line in two checkouts, and return the first wheel.
-
-    Raises:
-        ReleaseError: The second has other bytes.
-    """
+    """Build a line in two checkouts, and return the first wheel."""
     base = base_wheel(line, report)
     first, second = (next(one for one in find_lines(root) if one.name == line.name) for root in checkouts)
     python, other = interpreters(line)

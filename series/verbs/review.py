@@ -94,8 +94,7 @@ def _line_of(line: Line, revision: str, folder: Path) -> Line:
             'Name a commit, a branch or a tag, such as `HEAD~3`; `git log -- patches` lists those that changed a series.',
         )
     path = line.show(line.folder)
-    names = git.lines('-c', 'core.quotePath=false', 'ls-tree', '-r', '--name-only', revision, f'{path}/')
-    if f'{path}/line.toml' not in names:
+    if git.attempt('cat-file', '-e', f'{revision}:{path}/line.toml').returncode:
         lines = [
             Path(name).parent.name
             for name in git.lines('ls-tree', '-r', '--name-only', revision, 'patches/')
@@ -107,17 +106,9 @@ def _line_of(line: Line, revision: str, folder: Path) -> Line:
             f'`--against LINE` (`ARGS="--against LINE"`).',
         )
     target = folder / line.name
-    wanted = [name for name in names if name.endswith(('.patch', '/series', '/line.toml'))]
-    for name in wanted:
-        # Not as text: a patch can hold any bytes.
-        done = git.attempt('cat-file', 'blob', f'{revision}:{name}')
-        written = target / name.removeprefix(f'{path}/')
-        if f'{path}/series' not in names and name.endswith('.patch'):
-            # Before there were topics. That can go when nobody compares with such a revision any more.
-            written = target / 'series-before' / written.name
-            target.mkdir(parents=True, exist_ok=True)
-            with (target / 'series').open('a', encoding='utf-8') as listed:
-                listed.write(f'series-before/{written.name}\n')
-        written.parent.mkdir(parents=True, exist_ok=True)
-        written.write_bytes(done.stdout)
+    # Not as text: a patch can hold any bytes.
+    for name, content in git.files(revision, path).items():
+        if name.endswith(('.patch', 'series', 'line.toml')):
+            (written := target / name).parent.mkdir(parents=True, exist_ok=True)
+            written.write_bytes(content)
     return _PastLine.load(target, checkout=line.root)

@@ -27,8 +27,7 @@ from series.git import Git
 from series.line import Line
 from series.lint import new_findings
 from series.merge import apply_one
-from series.message import message_faults, read_message
-from series.needs import all_needs, direct_needs
+from series.message import all_needs, direct_needs, message_faults, read_message
 from series.patches import without_index, write_patches
 from series.programs import Programs
 from series.progress import Report
@@ -352,11 +351,7 @@ class _Stack:
         self._commits: dict[tuple[Path, ...], str] = {(): git.run('rev-parse', tree.BASE)}
 
     def commit(self, patches: Sequence[Path]) -> str:
-        """Return the commit that patches make on the base.
-
-        Raises:
-            ApplyError: One of them doesn't apply.
-        """
+        """Return the commit that patches make on the base."""
         made = next(count for count in range(len(patches), -1, -1) if tuple(patches[:count]) in self._commits)
         if made < len(patches):
             self._git.run('checkout', '--quiet', '--detach', self._commits[tuple(patches[:made])])
@@ -495,7 +490,7 @@ class _Run:
     def _lint(self, check: _Check) -> None:
         if found := new_findings(self.git, check.commit, check.paths):
             problem = "`ruff` with upstream's settings finds in it what it doesn't find without it."
-            check.faults.append(Fault(problem, '\n'.join(map(str, found))))
+            check.faults.append(Fault(problem, '\n'.join(found)))
 
     def _import_package(self, check: _Check) -> list[Fault]:
         done = self._python('-c', f'import pathlib, {PACKAGE}; print(pathlib.Path({PACKAGE}.__file__).resolve())')

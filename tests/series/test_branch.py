@@ -117,12 +117,9 @@ def make(
     *,
     onto: str | None = None,
     name: str | None = None,
-    three_way: bool = False,
     tools: bool = False,
 ) -> Branch:
-    return branch(
-        series, series.patches[number - 1], clone.tree, quiet, onto=onto, name=name, three_way=three_way, tools=tools
-    )
+    return branch(series, series.patches[number - 1], clone.tree, quiet, onto=onto, name=name, tools=tools)
 
 
 def test_branch_holds_the_patch_after_those_that_it_needs(series: Line, clone: User) -> None:
@@ -453,7 +450,8 @@ def test_branch_of_a_patch_that_does_not_apply_leaves_the_clone_as_it_was(series
     assert str(error.value) == (
         'The patch `patches/1.0.0/fixes/add-subtract.patch` does not apply to `main`: it does not fit '
         f'`{TOOLS}`. The clone `{clone.tree}` is as it was.\n'
-        'Run the same command with `--3way` to merge it.\n'
+        f'Make the branch on the tag, with the same command without `--onto` (`ONTO=`); then `git -C {clone.tree} rebase --onto main '
+        'v1.0.0` merges what it can, and stops at each conflict, which you resolve with git as any other.\n'
         '\n'
         f'    error: patch failed: {TOOLS}:4\n'
         f'    error: {TOOLS}: patch does not apply'
@@ -462,34 +460,15 @@ def test_branch_of_a_patch_that_does_not_apply_leaves_the_clone_as_it_was(series
     assert state(clone) == before
 
 
-def test_branch_that_is_merged_holds_both_changes(series: Line, clone: User) -> None:
+def test_branch_on_the_tag_is_merged_by_git(series: Line, clone: User) -> None:
     changed = ADD.replace('def name() -> str:', 'def name() -> str:  # pragma: no cover')
     clone.commit('Go further', {TOOLS: f'"""Tools."""\n\n{changed}'})
-    with pytest.raises(ApplyError):
-        make(series, clone, onto='main')
-
-    made = make(series, clone, onto='main', three_way=True)
-
-    assert made.subjects == ['Add `subtract()`', 'Use `subtract()`']
+    make(series, clone)
+    clone.git('rebase', '--quiet', '--onto', 'main', 'v1.0.0')
     text = (clone.tree / TOOLS).read_text()
     assert all(part in text for part in ('"""Tools."""', 'no cover', 'def subtract', 'def negate'))
     # All that the branch is made of is in the clone itself.
     assert clone.git('fsck', '--full', '--strict', '--no-dangling') == ''
-
-
-def test_branch_of_a_merge_with_conflicts_names_them_and_leaves_the_clone_as_it_was(series: Line, clone: User) -> None:
-    clone.commit('Go further', {TOOLS: f'{ADD}\n\ndef subtract() -> None: ...\n'})
-    before = state(clone)
-
-    with pytest.raises(ApplyError) as error:
-        make(series, clone, onto='main', three_way=True)
-
-    assert error.value.problem == (
-        'The patch `patches/1.0.0/fixes/add-subtract.patch` cannot be merged with `main`: there are conflicts in '
-        f'`{TOOLS}`. The clone `{clone.tree}` is as it was.'
-    )
-    assert f'git -C {clone.tree} rebase --onto main v1.0.0' in error.value.remedy
-    assert state(clone) == before
 
 
 # Upstream's own tools

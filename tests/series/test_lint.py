@@ -34,7 +34,7 @@ def found(user: User, settings: str, before: dict[str, str | bytes], after: dict
     user.commit('After', after)
     findings = new_findings(Git(user.tree), user.git('rev-parse', 'HEAD'), [*after])
     assert user.git('status', '--porcelain') == ''
-    return [str(finding) for finding in findings]
+    return findings
 
 
 def test_findings_have_path_line_and_rule(user: User) -> None:

@@ -69,20 +69,6 @@ def test_review_shows_what_changed_since_a_revision(series: Line, user: User) ->
     assert review(changed, 'two', quiet) == review(changed, 'HEAD', quiet)
 
 
-def test_review_since_patches_had_numbers_reads_them_in_their_order(series: Line, user: User) -> None:
-    root = User(series.root)
-    for number, patch in enumerate(series.patches):
-        patch.rename(series.folder / f'{number:04}-{patch.name}')
-    (series.folder / 'series').unlink()
-    root.git('add', '--all', 'patches')
-    root.git('commit', '--quiet', '--message', 'patches: As they were')
-    root.git('checkout', '--quiet', 'HEAD~1', '--', 'patches')
-    for patch in series.folder.glob('*.patch'):
-        patch.unlink()
-    changed = change(series, user)
-    assert review(changed, 'HEAD', quiet) == review(changed, 'HEAD~1', quiet) != ''
-
-
 def test_review_sees_a_message_that_changed(series: Line, user: User) -> None:
     user.git('commit', '--quiet', '--amend', '--message', 'Swap the summands\n\nThe order is all.')
     extract(series, quiet)

@@ -10,8 +10,7 @@ import pytest
 
 from pydantic_ai_slim.fork.line import patch_name
 from series.line import Line, find_lines
-from series.message import read_message
-from series.needs import all_needs, direct_needs
+from series.message import all_needs, direct_needs, read_message
 from series.sizes import added_lines, lines_by_module
 
 LINES = find_lines(Path(__file__).parents[2])

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from series import suites
 from series.errors import SuiteError
 from series.line import Line, find_lines
-from series.suites import Suite, load_suites, run_suite, write_page
+from tests import suites
+from tests.suites import Suite, load_suites, run_suite, write_page
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,5 +115,5 @@ def test_suites_shows_what_pytest_says_where_it_cannot_run(line: Line) -> None:
 
 
 def test_suites_are_listed_once_and_in_order() -> None:
-    listed = [suite.name for suite in load_suites(ROOT / 'series' / 'suites.toml')]
+    listed = [suite.name for suite in load_suites(ROOT / 'tests' / 'suites.toml')]
     assert listed == sorted(set(listed))

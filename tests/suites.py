@@ -101,7 +101,7 @@ def run_suite(suite: Suite, line: Line, report: Report) -> Ran:
     except MatrixError as error:
         raise SuiteError(
             f'pytest could not run the tests of {title}.',
-            f'Say in `series/suites.toml` what they need. {error.remedy}',
+            f'Say in `tests/suites.toml` what they need. {error.remedy}',
             error.words,
         ) from None
     for side in SIDES:
@@ -191,15 +191,15 @@ A test that fails on both, for want of a key or a server, says nothing. One that
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the suites that the arguments name, by default all on all lines, and return the exit code."""
     parser = ArgumentParser(
-        prog='python -m series.suites', description='Run the test suites of others on base and fork, side by side.'
+        prog='python -m tests.suites', description='Run the test suites of others on base and fork, side by side.'
     )
     parser.add_argument('--line', help='an upstream release; all lines if left out')
-    parser.add_argument('--name', action='append', help='a project of `series/suites.toml`; repeatable')
+    parser.add_argument('--name', action='append', help='a project of `tests/suites.toml`; repeatable')
     options = parser.parse_args(arguments)
     root = Path.cwd()
-    suites = load_suites(root / 'series' / 'suites.toml')
+    suites = load_suites(root / 'tests' / 'suites.toml')
     if unknown := set(options.name or ()) - {suite.name for suite in suites}:
-        parser.error(f'`series/suites.toml` has no {", ".join(sorted(unknown))}')
+        parser.error(f'`tests/suites.toml` has no {", ".join(sorted(unknown))}')
     chosen = [suite for suite in suites if suite.name in (options.name or [suite.name])]
     try:
         lines = [find_line(root, options.line)] if options.line else find_lines(root)
