@@ -57,7 +57,7 @@ def _findings(folder: Path, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
         return
     select = () if 'select' in settings.get('lint', {}) else ('--config', f'lint.select = {json.dumps(_RULES)}')
     entries: list[dict[str, Any]] = json.loads(_ruff(folder, 'check', '--output-format=json', *select, *there))
-    places = [
+    places: list[tuple[str, int, str]] = [
         (
             Path(entry['filename']).relative_to(folder.resolve()).as_posix(),
             entry['location']['row'],
