@@ -134,7 +134,7 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize('exchanges', [True, False])
-def test_put_exchanges_two_folders(two: tuple[Path, Path], exchanges: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replace_dir_exchanges_two_folders(two: tuple[Path, Path], exchanges: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     new, target = two
     if not exchanges:
         monkeypatch.setattr(folders, '_exchange', lambda one, other: False)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
@@ -144,7 +144,7 @@ def test_put_exchanges_two_folders(two: tuple[Path, Path], exchanges: bool, monk
 
 @pytest.mark.parametrize('error', [OSError, KeyboardInterrupt])
 @pytest.mark.parametrize('at', [1, 2])
-def test_put_without_exchange_that_fails_leaves_the_old_folder(
+def test_replace_dir_without_exchange_that_fails_leaves_the_old_folder(
     two: tuple[Path, Path], at: int, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new, target = two
@@ -162,13 +162,13 @@ def test_put_without_exchange_that_fails_leaves_the_old_folder(
     assert (target / 'name').read_text() == '1.0.0'
 
 
-def test_put_without_exchange_that_is_killed_is_undone_by_the_next_verb(two: tuple[Path, Path], tmp_path: Path) -> None:
+def test_replace_dir_without_exchange_that_is_killed_is_undone_by_the_next_verb(two: tuple[Path, Path], tmp_path: Path) -> None:
     new, target = two
     code = (
         'import os, sys\nfrom pathlib import Path\nfrom series import folders\nfolders._exchange = lambda *_: False\n'
         'rename = Path.rename\n'
         'Path.rename = lambda self, other: os._exit(9) if self.name == "new" else rename(self, other)\n'
-        'folders.put(*map(Path, sys.argv[1:]))\n'
+        'folders.replace_dir(*map(Path, sys.argv[1:]))\n'
     )
     done = subprocess.run(
         [sys.executable, '-c', code, str(new), str(target)], env=os.environ | {'PYTHONPATH': str(ROOT)}, check=False
