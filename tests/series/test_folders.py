@@ -134,7 +134,9 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize('exchanges', [True, False])
-def test_replace_dir_exchanges_two_folders(two: tuple[Path, Path], exchanges: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replace_dir_exchanges_two_folders(
+    two: tuple[Path, Path], exchanges: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     new, target = two
     if not exchanges:
         monkeypatch.setattr(folders, '_exchange', lambda one, other: False)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
@@ -162,7 +164,9 @@ def test_replace_dir_without_exchange_that_fails_leaves_the_old_folder(
     assert (target / 'name').read_text() == '1.0.0'
 
 
-def test_replace_dir_without_exchange_that_is_killed_is_undone_by_the_next_verb(two: tuple[Path, Path], tmp_path: Path) -> None:
+def test_replace_dir_without_exchange_that_is_killed_is_undone_by_the_next_verb(
+    two: tuple[Path, Path], tmp_path: Path
+) -> None:
     new, target = two
     code = (
         'import os, sys\nfrom pathlib import Path\nfrom series import folders\nfolders._exchange = lambda *_: False\n'
