@@ -129,7 +129,10 @@ def bad_answer(problem: str, remedy: str = 'Return a toolset, or `self`') -> Exp
 
 
 COPIES: dict[str, tuple[Does, Expected]] = {
-    'returns itself': (lambda toolset: toolset, bad_copy('the toolset itself', 'Return a new toolset with fresh state')),
+    'returns itself': (
+        lambda toolset: toolset,
+        bad_copy('the toolset itself', 'Return a new toolset with fresh state'),
+    ),
     'returns nothing': (lambda toolset: None, bad_copy("an instance of 'NoneType'")),
     'returns a text': (lambda toolset: 'copy', bad_copy("an instance of 'str'")),
     'returns its class': (type, bad_copy("the class 'Hostile'", 'Return an instance, like `Hostile(...)`')),
@@ -185,7 +188,10 @@ def refused(named: str) -> Expected:
     return UserError, ['`deferred_tool_handler` returned invalid results', f'Tool call {named}']
 
 
-NO_RESULTS: Expected = UserError, ['`deferred_tool_handler` returned', 'Return `DeferredToolResults` of dicts or `None`']
+NO_RESULTS: Expected = (
+    UserError,
+    ['`deferred_tool_handler` returned', 'Return `DeferredToolResults` of dicts or `None`'],
+)
 BAD_MAPPINGS: Any = DeferredToolResults(approvals=cast(Any, ['delete']), calls=cast(Any, 'send'))
 
 HANDLERS: dict[str, tuple[Does, Expected]] = {
