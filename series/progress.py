@@ -48,11 +48,15 @@ def heartbeat(
             now, began = text, time.monotonic()
 
     def beat() -> None:
-        said, pause = '', seconds
-        while not ended.wait(pause):
-            pause = pause * 2 if now == said else seconds
-            say(f'{now}, for {time.monotonic() - began:.0f} s' if now == said else f'{now} …')
-            said = now
+        said, times, after = '', 0, 1
+        while not ended.wait(seconds):
+            times += 1
+            if now != said:
+                say(f'{now} …')
+                said, times, after = now, 0, 1
+            elif times == after:
+                say(f'{now}, for {time.monotonic() - began:.0f} s')
+                times, after = 0, after * 2
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
