@@ -141,6 +141,21 @@ def remedy(line: Line, go_on: str, places: Collection[str], what: str = 'It') ->
     return f'{how} and run {go_on}.'
 
 
+def stopped(git: Git, line: Line, problem: str, go_on: str, patch: Path) -> ApplyError:
+    """Make the error of a commit that git waits with in the tree of a line, since it conflicts.
+
+    Args:
+        git: Where it waits.
+        line: The line.
+        problem: What conflicts with what, and how far git got.
+        go_on: The commands to run once the conflict is resolved.
+        patch: What was being applied.
+    """
+    places = [*conflicts(git)]
+    files = sorted(index_conflicts(git))
+    return ApplyError(problem, remedy(line, go_on, places), '\n'.join(places), patch=patch, files=files)
+
+
 _MARK = r'<{7} (HEAD|Updated upstream)|\|{7} .+|>{7} ([0-9a-f]{7,40} \(.+\)|Stashed changes)'
 
 

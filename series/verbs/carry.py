@@ -10,11 +10,11 @@ from pathlib import Path
 
 from series import tree
 from series.base import borrow
-from series.errors import ApplyError, CarryError, GitError
+from series.errors import CarryError, GitError
 from series.folders import lock
 from series.git import Git, words
 from series.line import Line, find_lines
-from series.merge import conflicts, index_conflicts, remedy
+from series.merge import index_conflicts, stopped
 from series.message import nearest_patch, patch_subject
 from series.progress import Report
 
@@ -107,14 +107,11 @@ def _pick(git: Git, commits: Sequence[str], line: Line, to: Line) -> None:
             f'`git -C {folder} cherry-pick --continue`; leave it out with `git -C {folder} cherry-pick --skip`; or give all of it '
             f'up with `git -C {folder} cherry-pick --abort`. {_fold(to)}'
         )
-        raise ApplyError(
+        problem = (
             f'`{git.run("log", "-1", "--format=%s", "CHERRY_PICK_HEAD")}` of {line.name} conflicts with the tree `{folder}`. '
-            f'{count} of {len(commits)} fixups are in the tree.',
-            remedy(to, go_on, places := [*conflicts(git)]),
-            '\n'.join(places),
-            patch=to.tree,
-            files=sorted(index_conflicts(git)),
+            f'{count} of {len(commits)} fixups are in the tree.'
         )
+        raise stopped(git, to, problem, go_on, to.tree)
 
 
 def _fold(line: Line) -> str:

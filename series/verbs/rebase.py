@@ -21,7 +21,7 @@ from series.errors import ApplyError, GitError, RebaseError
 from series.folders import lock, replace_dir, scratch, sweep, write
 from series.git import Git, words
 from series.line import Line, find_line, pin_patched
-from series.merge import conflicts, index_conflicts, remedy
+from series.merge import index_conflicts, stopped
 from series.patches import write_series
 from series.progress import Report
 from series.verbs.apply import apply_series, copy_patches
@@ -219,14 +219,11 @@ def _stopped(state: _Rebase) -> ApplyError:
         f'`git -C {folder} rebase --continue`; if upstream has all of it, run `git -C {folder} rebase --skip`. When git is at the '
         f'end, `{_COMMAND}` makes the line; `make rebase ARGS=--abort` gives up'
     )
-    return ApplyError(
+    problem = (
         f'The patch `{waiting}` of {state.old} conflicts with `{DIST_NAME}` {line.name}. {count} of {len(state.subjects)} patches '
-        f'are in the tree.',
-        remedy(line, go_on, places := [*conflicts(git)]),
-        '\n'.join(places),
-        patch=state.folder / 'series' / waiting,
-        files=sorted(index_conflicts(git)),
+        f'are in the tree.'
     )
+    return stopped(git, line, problem, go_on, state.folder / 'series' / waiting)
 
 
 # What is kept while a rebase is under way
