@@ -34,7 +34,8 @@ async def run_program(name: str, folder: Path, **variables: str) -> list[str]:
     )
     printed, _ = await process.communicate()
     # Temporal's library now and then crashes when the interpreter ends, after all was printed
-    assert process.returncode in (0, -signal.SIGSEGV)
+    allowed = (0, -signal.SIGSEGV) if name == 'temporal_chat' else (0,)
+    assert process.returncode in allowed
     return printed.decode().splitlines()
 
 
