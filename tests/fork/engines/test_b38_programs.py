@@ -33,8 +33,8 @@ async def run_program(name: str, folder: Path, **variables: str) -> list[str]:
         sys.executable, f'{name}.py', cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE
     )
     printed, _ = await process.communicate()
-    # Temporal's library now and then crashes when the interpreter ends, after all was printed
-    allowed = (0, -signal.SIGSEGV) if name == 'temporal_chat' else (0,)
+    # A program that does nothing but `WorkflowEnvironment.start_local()` crashes so in a third of its runs, at the very end
+    allowed = (0, -signal.SIGSEGV, -signal.SIGABRT) if name == 'temporal_chat' else (0,)
     assert process.returncode in allowed
     return printed.decode().splitlines()
 
