@@ -15,10 +15,10 @@ from rich.markdown import Markdown
 from rich.progress import Progress
 
 from benchmarks.files import save
-from benchmarks.instructions import COUNTS, Counted, can_count, count
+from benchmarks.instructions import COUNTS, OF_PATCHES, Count, Counted, can_count, count
 from benchmarks.plan import MEMORY, PEERS, PLANS, Point
-from benchmarks.report import Measured, write
-from benchmarks.sides import Place, prepare, prepare_peers, start
+from benchmarks.report import Measured, write, write_patches
+from benchmarks.sides import Place, prepare, prepare_patches, prepare_peers, start
 from docs.shown import put
 from pydantic_ai_slim.fork.errors import ForkError
 from series.errors import SeriesError
@@ -26,6 +26,7 @@ from series.line import find_line
 
 ROOT = Path(__file__).parents[1]
 INSTRUCTIONS = 'instructions'
+PATCHES = 'patches'
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,7 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument('--rounds', type=int, default=9, help='how often the sides take turns (default: 9)')
     parser.add_argument('--seconds', type=float, default=0.3, help='for how long in each round (default: 0.3)')
     parser.add_argument(
-        '--only', metavar='PART', choices=[*PLANS, INSTRUCTIONS], help=f'one of {", ".join(PLANS)}, {INSTRUCTIONS}'
+        '--only',
+        metavar='PART',
+        choices=[*PLANS, INSTRUCTIONS, PATCHES],
+        help=f'one of {", ".join(PLANS)}, {INSTRUCTIONS}, {PATCHES}',
     )
     parser.add_argument('--peers', action='store_true', help='measure other frameworks too')
     options = parser.parse_args(arguments)
@@ -52,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         measured: dict[str, list[Measured]] = {part: [] for part in plans}
         failed: list[SeriesError] = []
         counted: Counted = {}
+        of_patches: Counted = {}
         with Progress(console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task('Preparing', total=len(groups))
             sides = prepare(line) | (prepare_peers(line) if options.peers else {})
@@ -68,20 +73,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     counted = count(COUNTS, sides)
                 except SeriesError as error:
                     failed.append(error)
-        if options.only in (None, INSTRUCTIONS) and not can_count():
+            if options.only in (None, PATCHES) and can_count():
+                progress.update(task, description='counting instructions of each patch')
+                places = prepare_patches(line)
+                of_patches = count([Count(*point, 5, tuple(places)) for point in OF_PATCHES], places)
+        if options.only in (None, INSTRUCTIONS, PATCHES) and not can_count():
             print(
                 '`valgrind` is not installed: no instructions are counted, and goals are judged by times.',
                 file=sys.stderr,
             )
         save([one for of_part in measured.values() for one in of_part], folder)
         report = write(line.name, platform.python_version(), measured, counted)
-        console.print(Markdown(report))
+        saved = write_patches(of_patches) if of_patches else ''
+        console.print(Markdown(f'{report}\n{saved}'))
         if failed:
             for error in failed:
                 print(f'error: {error}', file=sys.stderr)
             return 1
         if not options.only:
             put(ROOT / 'docs' / 'performance.md', f'make bench LINE={line.name}', report)
+            put(ROOT / 'docs' / 'performance.md', f'make bench LINE={line.name}, each patch', saved)
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1

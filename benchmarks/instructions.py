@@ -30,14 +30,25 @@ class Count(NamedTuple):
 
 
 COUNTS = (
-    *(Count('run', size, calls, ('base', 'lifecycle', 'fork')) for size, calls in ((15, 20), (150, 10))),
-    *(Count('toolsets', size, calls, ('base', 'lifecycle')) for size, calls in ((1, 20), (100, 5), (1_000, 1))),
-    *(Count('factory', size, calls, ('fork',)) for size, calls in ((15, 10), (150, 5))),
-    *(Count(workload, size, 10, ('fork',)) for workload in ('copy', 'scope') for size in (15, 150)),
+    *(Count('run', size, calls, ('base', 'heart', 'fork')) for size, calls in ((15, 20), (150, 10))),
+    *(Count('toolsets', size, calls, ('base', 'heart', 'fork')) for size, calls in ((1, 20), (100, 5))),
+    *(Count(workload, size, 10, ('fork',)) for workload in ('copy', 'scope', 'copy with tools') for size in (15, 150)),
+    *(Count('factory', size, calls) for size, calls in ((15, 10), (150, 5))),
     *(Count('build', size, calls) for size, calls in ((15, 3), (150, 1))),
+    Count('wrappers', 40),
     Count('history', 1_000, 1),
 )
 """What is counted for the goals."""
+
+OF_PATCHES = (
+    ('run', 15),
+    ('run', 150),
+    ('prepared', 150),
+    ('toolsets', 100),
+    ('history', 100),
+    ('copy with tools', 15),
+)
+"""The workloads that are counted with each patch about speed."""
 
 Counted = Mapping[tuple[str, int], Mapping[str, float]]
 """For each workload and size how many instructions an operation takes on each side."""

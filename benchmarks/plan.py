@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MEMORY = 'memory'
-LIFECYCLE = 'describe/add-describe-lifecycle-*.patch'
-"""The patch that stands on those about the lifecycle of toolsets, and on none about speed."""
-
 BOTH = ('base', 'fork')
-ALL = ('base', 'lifecycle', 'fork')
 FORK = ('fork',)
 
 
@@ -30,7 +26,7 @@ TOOLS = tuple(
     tuple(
         Point(workload, size, sides)
         for workload, sides in (
-            ('run', ALL),
+            ('run', BOTH),
             ('deps', BOTH),
             ('copy', FORK),
             ('scope', FORK),
@@ -46,8 +42,9 @@ LIVE = ((Point(MEMORY, 1_000, patience=0),),)
 GROWTH = (
     *((Point('run', size),) for size in (1, 10, 100, 1_000)),
     *((Point('toolsets', size),) for size in (1, 10, 100, 1_000)),
+    (Point('wrappers', 40),),
     *((Point('history', size),) for size in (1, 10, 100, 1_000)),
-    *((Point('concurrent', size, operations=size),) for size in (1, 10, 100, 1_000, 5_000)),
+    tuple(Point('concurrent', size, operations=size) for size in (1, 10, 100, 1_000, 5_000)),
 )
 PLANS = {'tools': TOOLS, 'memory': LIVE, 'growth': GROWTH}
 """The parts of the plan. What stands together is measured in turn, so that it can be compared."""

@@ -1,18 +1,17 @@
-"""The sides that are compared: the base, the fork, and the fork with the patches about lifecycles only."""
+"""The sides that are compared: the base, the heart alone, the fork, and other frameworks."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import IO, NamedTuple, cast
 
-from benchmarks.plan import LIFECYCLE
 from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
 from pydantic_ai_slim.fork.patches import apply_patches, copy_package
 from series.environments import built_wheel, line_python, make_environment, make_environments
@@ -82,13 +81,37 @@ def prepare(line: Line) -> dict[str, Place]:
     """
     base, fork = (folder / 'bin' / 'python' for folder in make_environments(line))
     (installed,) = base.parent.parent.glob(f'lib/python*/site-packages/{PACKAGE}')
-    folder = line.root / 'build' / 'bench' / line.name / 'lifecycle'
+    heart = [patch for patch in line.patches if patch.parent.name == 'heart']
+    needed = all_needs(heart, direct_needs({patch: read_message(patch) for patch in line.patches}))
+    tree = _tree(line, 'heart', installed.parent, needed)
+    return {'base': Place(base), 'heart': Place(base, path=tree), 'fork': Place(fork)}
+
+
+def prepare_patches(line: Line) -> dict[str, Place]:
+    """Make the sides of the patches about speed, each with all that stands before it in the series.
+
+    Returns:
+        The sides by the titles of the patches. The first one, `before`, has none of them.
+    """
+    python, _ = (folder / 'bin' / 'python' for folder in make_environments(line))
+    (installed,) = python.parent.parent.glob(f'lib/python*/site-packages/{PACKAGE}')
+    speed = [patch for patch in line.patches if patch.parent.name == 'speed']
+    before = line.patches[: line.patches.index(speed[0])]
+    places = {'before': Place(python, path=(tree := _tree(line, 'before', installed.parent, before)))}
+    for number, patch in enumerate(speed):
+        tree = _tree(line, f'speed-{number}', tree, [patch])
+        places[read_message(patch).subject] = Place(python, path=tree)
+    return places
+
+
+def _tree(line: Line, name: str, source: Path, patches: Sequence[Path]) -> Path:
+    """Copy the package from a folder and apply patches to it, and return the folder to import it from."""
+    folder = line.root / 'build' / 'bench' / line.name / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    copy_package(installed.parent, folder)
-    lifecycle = [patch for patch in line.patches if patch.match(LIFECYCLE)]
-    apply_patches(all_needs(lifecycle, direct_needs({patch: read_message(patch) for patch in line.patches})), folder)
-    return {'base': Place(base), 'lifecycle': Place(base, path=folder / UPSTREAM_FOLDER), 'fork': Place(fork)}
+    copy_package(source, folder)
+    apply_patches(patches, folder)
+    return folder / UPSTREAM_FOLDER
 
 
 def prepare_peers(line: Line) -> dict[str, Place]:

@@ -23,10 +23,12 @@ from pydantic_ai import (
     RunContext,
     TextPart,
     ToolCallPart,
+    ToolDefinition,
     ToolsetTool,
     UserPromptPart,
     WrapperToolset,
 )
+from pydantic_ai.capabilities import PrepareTools
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 Call = Callable[[], Awaitable[Any]]
@@ -205,6 +207,25 @@ def toolsets(number: int) -> Call:
     return lambda: agent.run('go')
 
 
+def wrappers(number: int) -> Call:
+    """A run on an agent with 15 tools in that many wrappers, one around the other."""
+    toolset: AbstractToolset[Any] = _toolset(15)
+    for _ in range(number):
+        toolset = WrapperToolset(toolset)
+    agent = Agent(_MODEL, toolsets=[toolset])
+    return lambda: agent.run('go')
+
+
+async def _prepare(ctx: RunContext[Any], definitions: list[ToolDefinition]) -> list[ToolDefinition]:
+    return definitions
+
+
+def prepared(number: int) -> Call:
+    """A run on an agent with that many tools, and a capability that prepares them."""
+    agent = Agent(_MODEL, toolsets=[_toolset(number)], capabilities=[PrepareTools(_prepare)])
+    return lambda: agent.run('go')
+
+
 def history(number: int) -> Call:
     """A run after that many turns of a conversation."""
     turns: list[ModelMessage] = []
@@ -231,6 +252,8 @@ WORKLOADS: dict[str, Workload] = {
     'copy with tools': copy_with_tools,
     'build': build,
     'toolsets': toolsets,
+    'wrappers': wrappers,
+    'prepared': prepared,
     'history': history,
     'concurrent': concurrent,
 }

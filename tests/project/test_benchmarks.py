@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.instructions import SCRIPT, Count, can_count, count, read_totals
 from benchmarks.plan import PLANS, Point
-from benchmarks.report import Measured, write
+from benchmarks.report import Measured, write, write_patches
 from benchmarks.sides import Place
 
 
@@ -25,28 +25,18 @@ def test_report_ratio_is_of_rounds_in_turn() -> None:
     report = write('2.68.0', '3.12', {'tools': [of_run]})
 
     assert '| run | 15 | 20 ms | 10 ms | 0.50 [0.50–0.50] |' in report
-    assert '| a run, fork / base, 15 tools | 0.50 [0.50–0.50] | ≤ 0.42 | not met: what is left' in report
-
-
-def test_report_goal_that_is_not_reached_is_not_met() -> None:
-    of_run = measured('run', 15, base=[0.010], fork=[0.010], lifecycle=[0.011])
-
-    report = write('2.68.0', '3.12', {'tools': [of_run]})
-
-    assert '| a run, lifecycle patches only / base, 15 tools | 1.10 [1.10–1.10] | ≤ 1.02 | not met: each copy' in report
-    assert '| a run, fork / base, 15 tools | 1.00 [1.00–1.00] | ≤ 0.42 | not met: what is left' in report
+    assert '| a run, 15 tools / base | 0.50 [0.50–0.50] | 0.42 | time | not met: what is left' in report
 
 
 def test_report_judges_by_instructions_where_they_were_counted() -> None:
-    of_run = measured('run', 15, base=[0.010], fork=[0.001], lifecycle=[0.010])
-    counted = {('run', 15): {'base': 20e6, 'lifecycle': 20.2e6, 'fork': 10e6}}
+    of_run = measured('run', 15, base=[0.010], fork=[0.001])
+    counted = {('run', 15): {'base': 20e6, 'heart': 20.2e6, 'fork': 10e6}}
 
     report = write('2.68.0', '3.12', {'tools': [of_run]}, counted)
 
     assert '| run | 15 | 20.00 M | 20.20 M | 10.00 M | 0.500 |' in report
-    assert '| a run, fork / base, 15 tools | 0.500 | ≤ 0.42 | not met: what is left' in report
-    assert '| a run, lifecycle patches only / base, 15 tools | 1.010 | ≤ 1.02 | met |' in report
-    assert '| what, by instructions | is | goal | met or not, and why |' in report
+    assert '| a run, 15 tools / base | 0.500 | 0.42 | instructions | not met: what is left' in report
+    assert '| a run, heart alone, 15 tools / base | 1.010 | 1.01 | instructions | met |' in report
 
 
 def test_report_begins_with_what_to_take_away() -> None:
@@ -71,25 +61,32 @@ def test_report_folds_its_tables_behind_what_they_come_to() -> None:
     assert folded.endswith('\n\n</details>\n')
 
 
-def test_report_compares_a_factory_with_the_run_that_its_goal_was_set_for() -> None:
-    report = write(
-        '2.68.0', '3.12', {}, {('factory', 15): {'fork': 14.18e6 * 1.2}, ('factory', 150): {'fork': 36.13e6 * 3}}
-    )
-
-    assert '| a run with a factory / the run before, 15 tools | 1.200 | ≤ 1.22 | met |' in report
-    assert '| a run with a factory / the run before, 150 tools | 3.000 | ≤ 1.4 | not met: each tool' in report
-
-
-def test_report_says_how_much_a_copy_costs_more() -> None:
-    report = write('2.68.0', '3.12', {}, {('copy', 15): {'fork': 12.5e6}, ('run', 15): {'fork': 12e6}})
-
-    assert '| a run with a copy, more than without | +0.50 M | ≤ +1.00 M | met |' in report
-
-
-def test_report_compares_a_run_in_a_scope_with_one_that_has_a_copy() -> None:
+def test_report_compares_workloads_by_instructions() -> None:
     report = write('2.68.0', '3.12', {}, {('scope', 15): {'fork': 12.3e6}, ('copy', 15): {'fork': 12e6}})
 
-    assert '| a run in a scope / with a copy, 15 tools | 1.025 | ≤ 1.005 | not met: the run asks' in report
+    assert '| a run in a scope / with a copy, 15 tools | 1.025 | 1.02 | instructions | not met: the run asks' in report
+
+
+def test_report_compares_workloads_by_time() -> None:
+    alone, among = measured('concurrent', 1, fork=[0.002, 0.004]), measured('concurrent', 5_000, fork=[0.004, 0.008])
+
+    report = write('2.68.0', '3.12', {'growth': [alone, among]})
+
+    assert '| a run among 5,000 / a run alone | 2.00 [2.00–2.00] | 1.3 | time | not met: Python' in report
+
+
+def test_each_patch_saves_of_what_the_one_before_it_has_left() -> None:
+    counted = {
+        ('run', 15): {'before': 20.0, 'One': 10.0, 'Two': 9.0},
+        ('history', 100): {'before': 9.0, 'One': 9.0, 'Two': 3.0},
+    }
+
+    assert write_patches(counted).splitlines() == [
+        '| patch | run, 15 | history, 100 |',
+        '| --- | ---: | ---: |',
+        '| One | 50.0% | 0.0% |',
+        '| Two | 10.0% | 66.7% |',
+    ]
 
 
 def test_totals_are_read_in_the_order_of_the_marks(tmp_path: Path) -> None:
