@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import tracemalloc
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +13,7 @@ from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_ai.toolsets import ToolsetScope
 
 from examples import repl
-from examples.repl import Output, ReplToolset
+from examples.repl import ReplToolset
 from examples.support import Step, call, script
 
 from .processes import Processes
@@ -240,33 +237,6 @@ async def test_output_beyond_the_limit_loses_its_middle_and_says_how_many_charac
     ]
 
 
-async def test_output_of_millions_of_characters_takes_no_more_memory_than_the_limit() -> None:
-    async with ReplToolset(time_limit=300) as toolset:
-        await toolset.run_python('')
-        tracemalloc.start()
-        output = await toolset.run_python('for _ in range(20): print("x" * 1_000_000)')
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-
-    [cut] = [int(line.split()[0][1:]) for line in output.splitlines() if line.endswith('characters were cut here]')]
-    assert cut > 10_000_000
-    assert peak < 1_000_000
-
-
-@pytest.mark.parametrize('size', range(1, 8))
-async def test_mark_at_the_end_is_found_however_the_output_is_cut_up(size: int) -> None:
-    stream, output = asyncio.StreamReader(), Output(100)
-    reading = asyncio.ensure_future(output.read(stream, until=b'<end>'))
-    content = 'ä<en>ö<end>'.encode()
-    for start in range(0, len(content), size):
-        stream.feed_data(content[start : start + size])
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
-    assert await reading
-    assert output.text() == 'ä<en>ö'
-
-
 async def test_sub_agent_begins_with_the_variables_and_its_changes_stay_with_it() -> None:
     agent = family('x, double(x)', 'x = 1; numbers.append(2); x, double(x), numbers, numbers is same')
 
@@ -280,13 +250,6 @@ async def test_sub_agents_at_once_have_their_own_variables() -> None:
     assert await outputs(agent, run('x = 42'), [call('delegate'), call('delegate')]) == ['', '43', '43']
 
 
-async def test_functions_of_a_sub_agent_see_its_variables() -> None:
-    agent = family('x = 1; get(), make()(), Point().get()')
-    code = 'x = 42\ndef get(): return x\ndef make(): return lambda: x\nclass Point:\n    def get(self): return x'
-
-    assert await outputs(agent, run(code), call('delegate')) == ['', '(1, 1, 1)']
-
-
 async def test_variables_that_cannot_be_pickled_are_named_to_the_sub_agent_once() -> None:
     agent = family('x', '"lock" in globals()')
 
@@ -295,22 +258,6 @@ async def test_variables_that_cannot_be_pickled_are_named_to_the_sub_agent_once(
         '',
         '[These variables could not be taken over, since they cannot be pickled: lock, numbers]\n42; False',
     ]
-
-
-async def test_variables_are_unpickled_in_the_process_of_the_sub_agent_only() -> None:
-    agent = family('import os; os.getpid() == witness, os.getppid()')
-    code = 'import os\nclass Witness:\n    def __reduce__(self): return os.getpid, ()\nwitness = Witness()'
-
-    assert await outputs(agent, run(code), call('delegate')) == ['', f'(True, {os.getpid()})']
-
-
-async def test_variables_that_take_too_long_to_pickle_are_left_to_the_parent() -> None:
-    agent = family('"slow" in globals()', toolset=ReplToolset(time_limit=1))
-    code = 'import time\nclass Slow:\n    def __reduce__(self): time.sleep(60)\nslow = Slow()'
-
-    _, child, parent = await outputs(agent, run(code), call('delegate'), run('"slow" in globals()'))
-    assert child.endswith('[The variables could not be taken over.]\nFalse')
-    assert parent == '[Interrupted after 1 s. The variables are kept.]\nTrue'
 
 
 SLEEPER = 'import subprocess; sleeper = subprocess.Popen(["sleep", "60"]); '
@@ -353,30 +300,6 @@ async def test_run_ends_and_no_process_is_left(
     await end(family('1'), processes)
 
     await processes.are_gone()
-
-
-async def test_process_that_detached_itself_does_not_hold_the_run_up() -> None:
-    opened = len([*Path('/dev/fd').iterdir()])
-    # Held up, the call would be interrupted when its time is over, and say so in place of a number.
-    [pid] = await outputs_of('import subprocess; subprocess.Popen(["sleep", "600"], start_new_session=True).pid')
-
-    # It has the output until it ends; then the event loop closes it.
-    os.kill(int(pid), signal.SIGKILL)
-    with anyio.fail_after(300):
-        while len([*Path('/dev/fd').iterdir()]) > opened:
-            await asyncio.sleep(0.01)
-
-
-async def test_process_that_does_not_start_is_refused_with_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: Processes
-) -> None:
-    worker = tmp_path / 'worker.py'
-    worker.write_text('import no_such_module')
-    monkeypatch.setattr(repl, 'WORKER', worker)
-
-    with pytest.raises(RuntimeError, match=r"does not start(.|\n)*No module named 'no_such_module'"):
-        await outputs_of('1')
-    assert processes.running() == {}
 
 
 async def test_toolset_that_is_not_entered_starts_no_process(processes: Processes) -> None:
