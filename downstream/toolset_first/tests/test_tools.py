@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from conftest import Write
 from pydantic_ai import FunctionToolset, ModelResponse, RunContext, TextPart, Tool
 from pydantic_ai.models.function import FunctionModel
@@ -32,6 +36,9 @@ from toolset_first import (
 )
 from toolset_first.cli import app
 from typer.testing import CliRunner
+
+ROOT = Path(__file__).parents[1]
+DENIED = 'The rules of this project do not allow this call.'
 
 
 class Yes:
@@ -156,6 +163,14 @@ async def test_files_can_not_be_written_unless_that_is_allowed(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(('rule', 'said'), [('deny', DENIED), ('allow', 'Wrote 1 characters to "a".')])
+async def test_rule_comes_before_what_files_says_of_itself(rule: Any, said: str, tmp_path: Path) -> None:
+    spec = replace(files(write=True), approval_config={'write_file': rule})
+    ask = Yes()
+    assert await use(spec, tmp_path, call('write_file', path='a', content='x'), ask=ask) == [said]
+    assert ask.asked == []
+
+
 # Commands
 
 
@@ -170,6 +185,12 @@ async def test_shell_runs_a_command_in_the_folder_after_someone_was_asked(tmp_pa
     ('command', 'said'),
     [
         ('false', '(exit status 1)'),
+        ("echo 'a b'", 'a b'),
+        ('echo hello world', 'hello world'),
+        ('ls missing', 'missing'),
+        ('echo ${HOME}', 'There is no shell, and the command has "$".'),
+        ('cat < a', 'There is no shell, and the command has "<".'),
+        ('sleep 1 & id', 'There is no shell, and the command has "&".'),
         ('no-such-command', 'There is no command "no-such-command".'),
         ('', 'The command is empty.'),
         ("echo 'unclosed", 'The command cannot be read: No closing quotation.'),
@@ -194,20 +215,22 @@ async def test_shell_ends_what_takes_too_long_with_all_that_it_has_started(tmp_p
     assert said == 'on\n(exit status none: ended after 5 seconds)'
 
 
-@pytest.mark.parametrize(('rest', 'status'), [('', '0'), ('time.sleep(30)', 'none: ended after 5 seconds')])
-async def test_shell_says_what_it_can_not_end(rest: str, status: str, tmp_path: Path) -> None:
-    code = f"""
-import subprocess, sys, time
-sleep = [sys.executable, '-c', 'import time; time.sleep(30)']
-print(subprocess.Popen(sleep, start_new_session=True).pid, flush=True)
-{rest}
+async def test_shell_does_not_wait_for_a_daemon_that_holds_its_output(tmp_path: Path) -> None:
+    code = """
+import subprocess, sys
+print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True).pid)
 """
     (tmp_path / 'start.py').write_text(code)
-    (said,) = await use(shell(timeout=5), tmp_path, call('run', command=f'{sys.executable} start.py'))
+    (said,) = await use(shell(timeout=600), tmp_path, call('run', command=f'{sys.executable} start.py'))
     process, _, rest = said.partition('\n')
     os.kill(int(process), signal.SIGKILL)  # it is there
-    why = 'something that it has started in another session could not be ended, and goes on'
-    assert rest == f'(exit status {status}; {why})'
+    assert rest == '(exit status 0)'
+
+
+async def test_shell_ends_what_prints_without_end(tmp_path: Path) -> None:
+    (said,) = await use(shell(timeout=600, max_chars=2), tmp_path, call('run', command='yes'))
+    assert said.startswith('y\n… cut: the command printed ')
+    assert said.endswith('\n(exit status none: ended since it printed more than 50,000,000 bytes)')
 
 
 async def test_shell_is_cancelled_with_the_run(tmp_path: Path) -> None:
@@ -246,30 +269,85 @@ async def test_shell_passes_no_keys_on(tmp_path: Path, monkeypatch: pytest.Monke
     [
         ('git --version', 0, True),
         ('git  "--version"', 0, True),
+        ('git --version --build-options', 1, True),  # what a rule doesn't say asks
         ('git status', 1, True),
         ('gitk --version', 1, False),
+        ('find', 0, True),
+        ('find . -delete', 1, True),
+        ('find . -exec rm {} +', 1, True),
         ('rm -rf x', 0, False),
         ('echo sent', 0, True),
         ('echo --force', 0, False),
+        ('echo --force now', 0, False),
         ('echo --force sent', 1, True),
     ],
 )
-async def test_shell_rules_are_for_the_words_that_a_command_begins_with(
+async def test_shell_allows_a_command_with_the_arguments_that_are_named(
     command: str, asked: int, ran: bool, tmp_path: Path
 ) -> None:
     ask = Yes()
     # The one with the most words counts, wherever it stands
     commands: Any = {
         'git --version': 'allow',
+        'find': 'allow',
         'rm': 'deny',
-        'echo': 'allow',
+        'echo sent': 'allow',
         'echo --force sent': 'ask',
         'echo --force': 'deny',
     }
-    spec = shell(commands=commands)
-    (said,) = await use(spec, tmp_path, call('run', command=command), ask=ask)
+    (folder := tmp_path / 'folder').mkdir()
+    (said,) = await use(shell(commands=commands), folder, call('run', command=command), ask=ask)
     assert len(ask.asked) == asked
     assert ('exit status' in said) == ran
+
+
+ATTACKS = [
+    'ls -l docs /etc',
+    'ls -l docs --hyperlink=./ran',
+    'wc -w docs/index.md --files0-from=/etc/passwd',
+    'wc --files0-from=/etc/passwd',
+    'git log --output=.git/config --format=[core]%n%x09fsmonitor=./ran',
+    'git -c core.fsmonitor=./ran status',
+    'find . -exec ./ran {} +',
+    './ls -l docs',
+    'env ls -l docs',
+    '/bin/rm -rf docs',
+]
+
+
+def examples() -> list[tuple[str, dict[str, Any]]]:
+    """Return what the examples of `shell` say, in whatever file one stands: its name, and the options."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for path in ROOT.rglob('*'):
+        if path.suffix in ('.md', '.worker', '.py') and 'tests' not in path.relative_to(ROOT).parts:
+            text = path.read_text('utf-8')
+            found += [
+                (path.name, yaml.safe_load(one)) for one in re.findall(r'commands: (\{.+?\})$', text, re.MULTILINE)
+            ]
+            found += [(path.name, ast.literal_eval(one)) for one in re.findall(r'`(\{.+?: .allow.\})`', text)]
+    return found
+
+
+def test_examples_allow_nothing_that_can_run_or_write_something_else() -> None:
+    """Each allowed command of an example is listed here, with the arguments that it has."""
+    named = examples()
+    assert {name for name, _ in named} == {'README.md', 'tools.py'}
+    allowed = {words for _, commands in named for words, verdict in commands.items() if verdict == 'allow'}
+    assert allowed == {'ls -l docs', 'wc -w docs/index.md'}
+
+
+@pytest.mark.parametrize('command', ATTACKS)
+async def test_examples_run_no_attack_unapproved(command: str, tmp_path: Path) -> None:
+    for _, commands in examples():
+        agent = AgentSpec('one', model=script(call('run', command=command)), toolset_specs=[shell(commands=commands)])
+        runtime = Runtime([agent], folder=tmp_path, approvals=Approvals('reject-all'))
+        assert await runtime.run_entry(calling('one'), 'Go') == 'All calls that need approval are rejected.'
+
+
+@pytest.mark.parametrize('default', ['allow', True, 'maybe'])
+def test_shell_has_no_default_that_allows(default: Any) -> None:
+    with pytest.raises(ToolsetFirstError, match='Write `ask` or `deny`, and name in `commands` what is allowed'):
+        shell(default=default)
 
 
 def test_toolsets_that_are_ready_are_named_in_worker_files(write: Write) -> None:

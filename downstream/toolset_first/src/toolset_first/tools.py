@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import MappingProxyType
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from pydantic_ai import FunctionToolset
 from typing_extensions import ParamSpec
@@ -141,8 +142,10 @@ def shell(
     """Make a toolset that runs commands, without a shell: no pipes, no redirections, no variables.
 
     Args:
-        commands: What is said of commands, by the words that they begin with, as `{'git status': 'allow'}`. The one with the most words counts, in whatever order they are written.
-        default: What is said of all others.
+        commands: What is said of commands. One that is allowed has exactly these words, as `{'ls -l docs': 'allow'}`: a
+            further argument may write or run something. One that is denied or asked about begins with them. The one with the
+            most words counts.
+        default: What is said of all others: `ask` or `deny`.
         folder: Where they run, relative to the project's folder.
         timeout: After how many seconds a command is ended, with all that it has started.
         max_chars: How much of its output is returned.
@@ -150,32 +153,32 @@ def shell(
     """
     _check('shell', {'commands': (commands, Mapping), 'folder': (folder, str), 'max_chars': (max_chars, int)})
     _check('shell', {'timeout': (timeout, (int, float)), 'environment': (environment, (list, tuple))})
-    for words, verdict in [*commands.items(), ('', default)]:
+    if default not in ('ask', 'deny'):
+        raise ToolsetFirstError(
+            f'`default` of `shell` cannot be {default!r}. Write `ask` or `deny`, and name in `commands` what is allowed.'
+        )
+    for words, verdict in commands.items():
         if not isinstance(words, str) or verdict not in VERDICTS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ToolsetFirstError(f'{words!r}: {verdict!r} is no rule for a command. Write `allow`, `ask` or `deny`.')
-
-    known: list[tuple[list[str], Verdict]] = [
-        ([], default),
-        *((_begin(words), verdict) for words, verdict in commands.items()),
-    ]
+    known = [(_begin(words), verdict) for words, verdict in commands.items()]
 
     def judge_command(arguments: dict[str, Any]) -> Verdict:
         try:
             words = _words(arguments['command'])
         except InputError:
             return 'allow'  # refused without being run
-        found: dict[int, list[Verdict]] = {}
+        found: dict[int, list[Verdict]] = {0: [default]}
         for expected, verdict in known:
-            if words[: len(expected)] == expected:
+            if words == expected or (verdict != 'allow' and words[: len(expected)] == expected):
                 found.setdefault(len(expected), []).append(verdict)
         return strictest(found[max(found)])
 
     def build(context: ToolsetBuildContext) -> FunctionToolset[Any]:
         async def run(command: str) -> str:
             """Run a command, such as `git log -3`. There is no shell: no pipes, redirections, or variables."""
-            known = {name: os.environ[name] for name in (*_PASSED_ON, *environment) if name in os.environ}
+            passed = {name: os.environ[name] for name in (*_PASSED_ON, *environment) if name in os.environ}
             try:
-                status, output = await _run(_words(command), context.folder / folder, known, timeout, max_chars)
+                status, output = await _run(_words(command), context.folder / folder, passed, timeout, max_chars)
             except InputError as error:
                 return f'error: {error}'
             return f'{output}\n(exit status {status})' if output else f'(exit status {status})'
@@ -214,97 +217,54 @@ async def _run(
     words: Sequence[str], folder: Path, environment: Mapping[str, str], timeout: float, max_chars: int
 ) -> tuple[str, str]:
     """Run a command in a process group of its own, and return its exit status and what it printed."""
-    printed = _Printed(4 * max_chars)
-    # A pipe of our own: with that of a `Process`, `wait()` waits for all that have it.
-    reader, writer = os.pipe()
-    try:
-        await printed.open(reader)
-        process = await _started(words, folder, environment, writer)
-    except BaseException:
-        printed.close()
-        raise
-    finally:
-        os.close(writer)
-    ended, read = asyncio.ensure_future(process.wait()), asyncio.ensure_future(printed.read())
-    try:
-        await asyncio.wait([ended], timeout=timeout)
-        in_time = ended.done()
-        if in_time:  # what it has started may have something to say
-            await asyncio.wait([read], timeout=_GRACE)
-    finally:
-        with suppress(ProcessLookupError, PermissionError):  # what it has started, too
-            os.killpg(process.pid, signal.SIGKILL)
-        try:
-            await asyncio.wait([ended, read], timeout=_GRACE)
-        finally:
-            goes_on = _what_goes_on(process.pid, ended, read)
-            ended.cancel()
-            read.cancel()
-            printed.close()
-    status = str(process.returncode) if in_time else f'none: ended after {timeout:g} seconds'
-    text = printed.kept.decode(errors='replace')
-    is_cut = printed.size > len(printed.kept) or len(text) > max_chars
-    cut = f'\n… cut: the command printed {printed.size:,} bytes.' if is_cut else ''
-    return status + goes_on, text[:max_chars].rstrip() + cut
-
-
-async def _started(
-    words: Sequence[str], folder: Path, environment: Mapping[str, str], output: int
-) -> asyncio.subprocess.Process:
     if not folder.is_dir():
         raise InputError(f'There is no folder {quoted(str(folder))}.')
-    try:
-        return await asyncio.create_subprocess_exec(
-            *words,
-            cwd=folder,
-            env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-    except FileNotFoundError:
-        raise InputError(f'There is no command {quoted(words[0])}.') from None
-    except (OSError, ValueError) as error:
-        raise InputError(f'{quoted(words[0])} cannot be run: {error}.') from error
+    # A file, since whoever holds a pipe, as a daemon does, keeps it from ending
+    with TemporaryFile() as output:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *words,
+                cwd=folder,
+                env=environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise InputError(f'There is no command {quoted(words[0])}.') from None
+        except (OSError, ValueError) as error:
+            raise InputError(f'{quoted(words[0])} cannot be run: {error}.') from error
+        ended = asyncio.ensure_future(process.wait())
+        try:
+            why = await _why_ended(ended, output, timeout)
+        finally:
+            with suppress(ProcessLookupError, PermissionError):  # what it has started, too
+                os.killpg(process.pid, signal.SIGKILL)
+            await ended
+        size = output.seek(0, os.SEEK_END)
+        output.seek(0)
+        text = output.read(4 * max_chars).decode(errors='replace')
+    is_cut = size > 4 * max_chars or len(text) > max_chars
+    cut = f'\n… cut: the command printed {size:,} bytes.' if is_cut else ''
+    return why or str(process.returncode), text[:max_chars].rstrip() + cut
 
 
-_GRACE = 1.0
-"""How many seconds what should end at once may take."""
+async def _why_ended(ended: asyncio.Future[int], output: IO[bytes], timeout: float) -> str:
+    """Wait for a command, and say why it has to be ended, if it has to."""
+    deadline = asyncio.get_running_loop().time() + timeout
+    while not ended.done():
+        left = deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            return f'none: ended after {timeout:g} seconds'
+        if os.fstat(output.fileno()).st_size > _MOST:
+            return f'none: ended since it printed more than {_MOST:,} bytes'
+        await asyncio.wait([ended], timeout=min(left, 0.1))
+    return ''
 
 
-def _what_goes_on(number: int, ended: asyncio.Future[Any], read: asyncio.Future[Any]) -> str:
-    """Say what could not be ended, as far as it shows."""
-    if not ended.done():
-        return f'; process {number} could not be ended, and goes on'
-    return '' if read.done() else '; something that it has started in another session could not be ended, and goes on'
-
-
-class _Printed:
-    """What comes out of a pipe, up to a limit, and how much there was."""
-
-    def __init__(self, limit: int) -> None:
-        self.kept, self.limit, self.size = bytearray(), limit, 0
-        self._pipe: asyncio.BaseTransport | None = None
-        self._stream = asyncio.StreamReader()
-
-    async def open(self, reader: int) -> None:
-        """Open the pipe."""
-        loop = asyncio.get_running_loop()
-        self._pipe, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(self._stream), os.fdopen(reader, 'rb', 0)
-        )
-
-    async def read(self) -> None:
-        """Read it to its end."""
-        while piece := await self._stream.read(65_536):
-            self.size += len(piece)
-            self.kept += piece[: self.limit - len(self.kept)]
-
-    def close(self) -> None:
-        """Close it."""
-        if self._pipe:
-            self._pipe.close()
+_MOST = 50_000_000
+"""How many bytes a command may print."""
 
 
 def _check(name: str, options: Mapping[str, tuple[object, Any]]) -> None:
