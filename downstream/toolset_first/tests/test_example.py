@@ -45,4 +45,4 @@ def test_example_runs_and_is_checked_from_the_command_line(tmp_path: Path) -> No
     assert (denied.returncode, denied.stdout) == (0, '84\n'), denied.stderr
     checked = run('check', EXAMPLES / 'bookkeeping')
     assert checked.returncode == 0
-    assert checked.stdout.count('No problem found.') == 3
+    assert checked.stdout.count('Problems found: 0.') == 3

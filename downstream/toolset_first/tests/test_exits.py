@@ -103,7 +103,7 @@ def tool(function: Any, **options: Any) -> dict[str, Any]:
 
 
 def toolset(made: Any) -> dict[str, Any]:
-    return {'toolset_specs': [ToolsetSpec(toolset=made)]}
+    return {'toolset_specs': [ToolsetSpec(toolset=made, shared=not made.stateful)]}
 
 
 EXITS: dict[str, dict[str, Any]] = {

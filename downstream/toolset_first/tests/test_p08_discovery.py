@@ -141,14 +141,13 @@ def _never(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     raise AssertionError('The model was asked.')
 
 
-@pytest.mark.parametrize('isolation', ['trust', 'isolate', 'hybrid'])
-def test_p08_tools_that_clash_are_found_when_the_agent_is_built(isolation: str) -> None:
+def test_p08_tools_that_clash_are_found_when_the_agent_is_built() -> None:
     specs = [ToolsetSpec(toolset=Keeper()), ToolsetSpec(toolset=StatefulKeeper())]
     agent = AgentSpec('one', model=FunctionModel(_never), toolset_specs=specs)
     with pytest.raises(
         ToolsetFirstError, match="The agent 'one' has two tools `keep`: that of Keeper and that of Stateful"
     ):
-        Runtime([agent], isolation=isolation)  # pyright: ignore[reportArgumentType]
+        Runtime([agent])
 
 
 async def test_p08_tools_that_clash_in_a_run_are_found_before_the_first_request() -> None:

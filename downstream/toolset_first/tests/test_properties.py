@@ -28,7 +28,6 @@ from toolset_first import (
     CallEvent,
     CallRuntime,
     DepthError,
-    Isolation,
     Question,
     Runtime,
     ToolsetSpec,
@@ -36,7 +35,7 @@ from toolset_first import (
 )
 from typing_extensions import Self
 
-Kind = Literal['plain', 'stateful', 'own for sub-agents', 'factory', 'stateful factory', 'prefixed', 'shared']
+Kind = Literal['asked about', 'stateful', 'own for sub-agents', 'factory', 'stateful factory', 'prefixed', 'shared']
 
 
 class FailedError(Exception):
@@ -62,9 +61,6 @@ class World:
         if event.kind == 'start':
             self.runs += 1
             RUN.set((*RUN.get(), self.runs))
-
-    def __deepcopy__(self, memo: Any) -> Self:
-        return self
 
 
 class Recorder(FunctionToolset[CallRuntime]):
@@ -131,17 +127,15 @@ class Apart(Stateful):
         return self.copy()
 
 
-def toolset(world: World, name: str, kind: Kind, isolation: Isolation) -> ToolsetSpec:
+def toolset(world: World, name: str, kind: Kind) -> ToolsetSpec:
     if kind == 'factory':
         return ToolsetSpec(factory=lambda context: Recorder(world, name))
     if kind == 'stateful factory':
         return ToolsetSpec(factory=lambda context: Stateful(world, name))
     if kind == 'shared':
         return ToolsetSpec(toolset=Recorder(world, name, many=True), shared=True)
-    if kind == 'plain':
-        # Taken at its word, it is shared, as on the base.
-        toolset = Recorder(world, name, many=isolation == 'trust')
-        return ToolsetSpec(toolset=toolset, approval_config={'use_a': 'ask'})
+    if kind == 'asked about':
+        return ToolsetSpec(toolset=Stateful(world, name), approval_config={'use_a': 'ask'})
     made = {'stateful': Stateful, 'own for sub-agents': Apart, 'prefixed': Stateful}[kind]
     one = made(world, name)
     if kind == 'prefixed':
@@ -150,7 +144,7 @@ def toolset(world: World, name: str, kind: Kind, isolation: Isolation) -> Toolse
 
 
 KINDS: dict[str, Kind] = {
-    'a': 'plain',
+    'a': 'asked about',
     'b': 'stateful',
     'c': 'own for sub-agents',
     'd': 'factory',
@@ -171,7 +165,6 @@ class Plan:
         steps: What each agent does: the tools of each response, or `fail`.
         entries: The agents that are called, all at once.
         cancelled: After how many rounds of the loop which of them is cancelled.
-        isolation: That of the runtime.
         approved: The answers that are given, one after another.
     """
 
@@ -179,7 +172,6 @@ class Plan:
     steps: dict[str, list[Step]]
     entries: list[str]
     cancelled: dict[int, int]
-    isolation: Isolation
     approved: list[bool]
     stop: bool
     pauses: int
@@ -201,7 +193,6 @@ def plans(draw: st.DrawFn) -> Plan:
         steps,
         entries,
         cancelled,
-        draw(st.sampled_from(['trust', 'isolate', 'hybrid'])),
         draw(st.lists(st.booleans(), max_size=4)),
         draw(st.booleans()),
         draw(st.integers(0, 2)),
@@ -223,7 +214,7 @@ def model(world: World, steps: list[Step]) -> FunctionModel:
 
 async def carry_out(plan: Plan) -> None:
     world = World(pauses=plan.pauses)
-    specs = {name: toolset(world, name, kind, plan.isolation) for name, kind in KINDS.items()}
+    specs = {name: toolset(world, name, kind) for name, kind in KINDS.items()}
     originals = [spec.toolset for spec in specs.values() if spec.toolset]
     answers = iter(plan.approved)
 
@@ -243,7 +234,7 @@ async def carry_out(plan: Plan) -> None:
         for agent in AGENTS
     ]
     approvals = Approvals(ask=ask, on_denial='stop' if plan.stop else 'tell')
-    runtime = Runtime(agents, isolation=plan.isolation, approvals=approvals, max_depth=3, on_event=world.tell)
+    runtime = Runtime(agents, approvals=approvals, max_depth=3, on_event=world.tell)
     tasks = [asyncio.create_task(runtime.run_entry(calling(name), 'Go')) for name in plan.entries]
     for turn in range(max([*plan.cancelled.values(), 0]) + 1):
         for number, when in plan.cancelled.items():
@@ -260,16 +251,16 @@ async def carry_out(plan: Plan) -> None:
     assert left == []
     for recorder in world.entered:
         if not recorder.many:
-            _check_users(recorder, plan.isolation)
+            _check_users(recorder)
     for original in originals:
         inner: Any = getattr(original, 'wrapped', original)
         if not inner.many:
             assert (inner.users, inner.open) == ([], 0), f'The original of {inner.name} was used.'
 
 
-def _check_users(recorder: Recorder, isolation: Isolation) -> None:
+def _check_users(recorder: Recorder) -> None:
     """Fail if another run used it than that which entered it, or one inside of that where it says so."""
-    handed_on = isolation != 'isolate' and KINDS[recorder.name] in ('stateful', 'prefixed')
+    handed_on = KINDS[recorder.name] in ('asked about', 'stateful', 'prefixed')
     for user in recorder.users:
         owner = user[: len(recorder.owner)] if handed_on else user
         assert owner == recorder.owner, f'{recorder.name} of the run {recorder.owner} is used by {user}.'

@@ -10,25 +10,25 @@ except ImportError as error:  # the base, which has none
         'Pin the fork in place of `pydantic-ai-slim`, as the README of toolset_first shows.'
     ) from error
 
-from toolset_first.approvals import Answer, ApprovalDenied, Approvals, Question
-from toolset_first.contracts import AgentSpec, EntrySpec, ToolsetBuildContext, ToolsetSpec, WorkerArgs
-from toolset_first.errors import ExitError, ToolsetFirstError
-from toolset_first.inputs import InputError, normalize_input
-from toolset_first.isolation import Isolation, IsolationError
-from toolset_first.project import Project, load_project
-from toolset_first.rules import ApprovalError
-from toolset_first.runtime import (
+from toolset_first.agents import (
     CallEvent,
     CallFrame,
     CallRuntime,
     DepthError,
-    LoggedMessage,
-    Runtime,
     UnknownAgentError,
     agent_as_toolset,
 )
+from toolset_first.approvals import Answer, ApprovalDenied, Approvals, Question
+from toolset_first.contracts import AgentSpec, EntrySpec, ToolsetBuildContext, ToolsetSpec, WorkerArgs
+from toolset_first.errors import ExitError, ToolsetFirstError
+from toolset_first.inputs import InputError, normalize_input
+from toolset_first.project import Project, load_project
+from toolset_first.rules import ApprovalError
+from toolset_first.runtime import Runtime
 from toolset_first.scope import CallScope, EntryError, ScopeBusyError, ScopeClosedError
 from toolset_first.tools import files, shell
+from toolset_first.turn import LoggedMessage
+from toolset_first.wiring import IsolationError
 from toolset_first.worker_file import ProjectError
 
 __all__ = (
@@ -46,7 +46,6 @@ __all__ = (
     'EntrySpec',
     'ExitError',
     'InputError',
-    'Isolation',
     'IsolationError',
     'LoggedMessage',
     'Project',

@@ -10,7 +10,6 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,12 +19,13 @@ from pydantic_ai.usage import UsageLimits
 from rich.console import Console
 from rich.text import Text
 
+from toolset_first.agents import CallEvent
 from toolset_first.approvals import Answer, Approvals, Question
 from toolset_first.errors import ToolsetFirstError, placed
 from toolset_first.inputs import decoded
 from toolset_first.project import Project, load_project, usage_limits
 from toolset_first.report import describe_rules
-from toolset_first.runtime import CallEvent, Runtime
+from toolset_first.runtime import Runtime
 from toolset_first.texts import columns_of, folded, visible, wrapped
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help='Run projects of agents and toolsets.')
@@ -142,9 +142,7 @@ def check(folder: Folder, model: Model = None, file: Files = None, debug: Debug 
         rules = asyncio.run(describe_rules(runtime, project.entry))
         described = runtime.describe_lifecycle()
         for one in described.values():
-            shown_plain = StringIO()
-            Console(file=shown_plain, highlight=False, width=Console().width).print(one)
-            print(visible(shown_plain.getvalue(), keep='\n'), end='')
+            print(visible(str(one), keep='\n'))
         for name, lines in rules.items():
             print(visible(f'Rules of {name!r}{":" if lines else ": none, since it has no tools"}'))
             for line in lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_ai import AbstractToolset, FunctionToolset, Tool
@@ -14,9 +14,6 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import UsageLimits
 
 from toolset_first.rules import Rule, frozen
-
-if TYPE_CHECKING:
-    from toolset_first.runtime import CallRuntime
 
 
 class WorkerArgs(BaseModel):
@@ -38,13 +35,13 @@ class ToolsetBuildContext:
         name: The agent, or the entry.
         folder: The project's folder.
         options: What the `.worker` file says of the toolset.
-        call: The call that the toolset is for, which is the `ctx.deps` of its tools. An entry has several, and none here.
+        call: The `CallRuntime` of the call that the toolset is for, which is the `ctx.deps` of its tools. An entry has several, and none here.
     """
 
     name: str
     folder: Path = Path()
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    call: CallRuntime | None = None
+    call: Any = None
 
 
 Made: TypeAlias = 'AbstractToolset[Any] | None'
@@ -53,7 +50,9 @@ ToolsetFactory: TypeAlias = Callable[[ToolsetBuildContext], 'Made | Awaitable[Ma
 
 @dataclass(frozen=True, eq=False)
 class ToolsetSpec:
-    """A toolset to be: a factory, which is called once per run, or an instance, which the runtime's `isolation` applies to, or plain functions.
+    """A toolset to be: a factory, which is called once per run, or an instance, or plain functions.
+
+    An instance has to say what runs get of it: `stateful`, so that each has a copy, or `shared`.
 
     Attributes:
         factory: Makes a toolset for a run.

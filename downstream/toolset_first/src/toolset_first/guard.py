@@ -58,6 +58,11 @@ class Guarded(WrapperToolset[Any]):
         with exit_as_error():
             return await super().__aexit__(*failure)
 
+    async def get_instructions(self, ctx: RunContext[Any]) -> Any:
+        """Return what the toolset says to the model."""
+        with exit_as_error():
+            return await super().get_instructions(ctx)
+
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """Return the tools, and refuse rules that name none of them."""
         with exit_as_error():

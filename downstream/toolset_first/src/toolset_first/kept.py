@@ -18,12 +18,18 @@ class Kept:
     """Keeps the stateful toolsets of the agent that goes on with the history, from the first turn to the end of a chat.
 
     Args:
-        specs: The toolsets of the agents that may be that one.
+        toolsets: The stateful toolsets of the agents that may be that one.
     """
 
-    def __init__(self, specs: Sequence[ToolsetSpec]) -> None:
-        self.toolsets = list(stateful_instances(specs))
-        self._scope = ToolsetScope(*self.toolsets, name='chat')
+    def __init__(self, toolsets: Sequence[AbstractToolset[Any]]) -> None:
+        self.toolsets = toolsets
+        self._scope = ToolsetScope(*toolsets, name='chat')
+
+    @classmethod
+    def of(cls, specs: Sequence[ToolsetSpec]) -> Self | None:
+        """Return what keeps the toolsets of some agents, or `None` if there is nothing to keep."""
+        toolsets = list(stateful_instances(specs))
+        return cls(toolsets) if toolsets else None
 
     async def __aenter__(self) -> Self:
         await self._scope.__aenter__()

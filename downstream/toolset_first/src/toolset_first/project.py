@@ -14,10 +14,10 @@ from pydantic_ai import AbstractToolset, native_tools
 from pydantic_ai.models import Model
 from pydantic_ai.usage import UsageLimits
 
+from toolset_first.agents import agent_as_toolset, check_spec, described_by, refuse_clashes
 from toolset_first.contracts import AgentSpec, EntrySpec, ToolsetBuildContext, ToolsetSpec, WorkerArgs
 from toolset_first.errors import ToolsetFirstError
 from toolset_first.modules import Modules, ProjectError
-from toolset_first.runtime import agent_as_toolset, check_spec, described_by, refuse_clashes
 from toolset_first.tools import BUILT_IN
 from toolset_first.worker_file import WorkerFile, read_worker_file
 

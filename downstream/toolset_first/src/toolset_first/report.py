@@ -9,16 +9,16 @@ from typing import Any, cast
 from pydantic_ai import AbstractToolset, RunContext
 from pydantic_ai.usage import RunUsage
 
+from toolset_first.agents import Agents, CallFrame, CallRuntime
 from toolset_first.contracts import EntrySpec, ToolsetBuildContext, ToolsetSpec
 from toolset_first.guard import Guarded, known_tools
-from toolset_first.isolation import made
 from toolset_first.rules import ApprovalError, shown
-from toolset_first.runtime import CallFrame, CallRuntime, Runtime
 from toolset_first.scope import NULL_MODEL
 from toolset_first.turn import Turn
+from toolset_first.wiring import made
 
 
-async def describe_rules(runtime: Runtime, entry: EntrySpec) -> dict[str, list[str]]:
+async def describe_rules(runtime: Agents, entry: EntrySpec) -> dict[str, list[str]]:
     """Return a line for each tool of each agent and of the entry, with what is said of its calls.
 
     A toolset that has rules is opened for this, if its tools aren't known otherwise.
@@ -37,7 +37,7 @@ async def describe_rules(runtime: Runtime, entry: EntrySpec) -> dict[str, list[s
     return found
 
 
-async def _lines(runtime: Runtime, name: str, spec: ToolsetSpec) -> list[str]:
+async def _lines(runtime: Agents, name: str, spec: ToolsetSpec) -> list[str]:
     default = runtime.approvals.default if runtime.approvals else 'allow'
     try:
         tools = await _tools(runtime, name, spec)
@@ -55,13 +55,13 @@ def _label(spec: ToolsetSpec) -> str:
     return spec.toolset.label if spec.toolset else f'what {getattr(spec.factory, "__qualname__", "a factory")} makes'
 
 
-async def _tools(runtime: Runtime, name: str, spec: ToolsetSpec) -> Mapping[str, Any] | None:
+async def _tools(runtime: Agents, name: str, spec: ToolsetSpec) -> Mapping[str, Any] | None:
     """Return the tools of a toolset, or `None` if it has no rules, and would have to be opened."""
     if spec.toolset is not None and (known := known_tools(spec.toolset))[1]:
         return known[0]
     if not spec.rules:
         return None
-    toolset: object = made(spec, runtime.isolation, ToolsetBuildContext(name, runtime.folder))
+    toolset: object = made(spec, ToolsetBuildContext(name, runtime.folder))
     toolset = await toolset if isawaitable(toolset) else toolset
     if not isinstance(toolset, AbstractToolset):
         return {}

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from inspect import isawaitable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from pydantic import ValidationError
 from pydantic_ai import (
@@ -25,16 +25,14 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RunUsage
 from typing_extensions import Self
 
+from toolset_first.agents import CallRuntime
 from toolset_first.approvals import ApprovalDenied, plain
 from toolset_first.contracts import EntrySpec, ToolsetBuildContext
 from toolset_first.errors import ToolsetFirstError, exit_as_error
 from toolset_first.guard import JUDGED, Guarded, Judged
 from toolset_first.inputs import InputError, faults, normalize_input
-from toolset_first.isolation import made
 from toolset_first.rules import ApprovalError
-
-if TYPE_CHECKING:
-    from toolset_first.runtime import CallRuntime
+from toolset_first.wiring import made
 
 
 class EntryError(ToolsetFirstError):
@@ -69,7 +67,7 @@ class CallScope:
         self.entry = entry
         self.runtime = runtime
         context = ToolsetBuildContext(entry.name, runtime.runtime.folder)
-        self._made = made(entry.toolset_spec, runtime.runtime.isolation, context)
+        self._made = made(entry.toolset_spec, context)
         self._toolset: AbstractToolset[Any] | None = None
         self._state: Literal['new', 'open', 'closed'] = 'new'
         self._opening = asyncio.Lock()

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.usage import RunUsage, UsageLimits
 
-if TYPE_CHECKING:
-    from toolset_first.runtime import LoggedMessage
+
+class LoggedMessage(NamedTuple):
+    """A message of a call."""
+
+    agent: str
+    depth: int
+    message: ModelMessage
 
 
 @dataclass
@@ -24,7 +29,7 @@ class Turn:
     """
 
     limits: UsageLimits | None = None
-    log: list[LoggedMessage] = field(default_factory=list['LoggedMessage'])
+    log: list[LoggedMessage] = field(default_factory=list[LoggedMessage])
     _done: RunUsage = field(default_factory=RunUsage)
     _live: list[RunUsage] = field(default_factory=list[RunUsage])
 
