@@ -18,7 +18,7 @@ TOOLS = """
 
     echoing = echo()
     keeper = StatefulKeeper()
-    made = ToolsetSpec(factory=lambda context: Keeper())
+    made = ToolsetSpec(factory=lambda context: Keeper(), options={'size': 1})
     keeping = script(call('keep', what='x'))
     recursive = scripts({'1': [call('self', input='2')], '2': ['deep']})
     mutual = scripts({'1': [call('other', input='2')], '2': [call('start', input='3')], '3': ['back']})
@@ -135,7 +135,7 @@ async def test_p07_reference_is_relative_to_its_file_and_imports_nothing_twice(w
             '---\nname: a\ntoolbox: [b]\nentry: maybe\n---\n',
             [
                 '4: `entry`: Input should be a valid boolean.',
-                '3: `toolbox` is not known. Known are `name`, `description`, `model`, `compatible_models`, `schema_in_ref`, ',
+                '3: `toolbox` is not known. Did you mean `tools`? Known are `name`, `description`, `model`, ',
             ],
         ),
         ('---\nname: a\n\ndescription: 2024-13-45\n---\n', ['4: month must be in 1..12.']),
@@ -160,7 +160,7 @@ async def test_p07_reference_is_relative_to_its_file_and_imports_nothing_twice(w
         ),
         (
             '---\nname: a\ntoolsets:\n  keeper: {size: 3}\n---\n',
-            ["3: 'keeper': Only a factory takes options, and this `ToolsetSpec` has an instance."],
+            ["3: 'keeper': `size` is not known. Known are `approval`."],
         ),
         (
             '---\nname: a\ntoolsets:\n  keeper: {approval: {keep: maybe}}\n---\n',

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -10,9 +10,20 @@ from typing import Annotated, Any, Literal, cast
 
 import pytest
 from conftest import Write
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, StringConstraints, field_serializer
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    Secret,
+    SecretStr,
+    StringConstraints,
+    field_serializer,
+)
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic_ai import FunctionToolset, RunContext, Tool, ToolReturn
+from pydantic_ai.exceptions import ApprovalRequired
 from pydantic_ai.tools import ToolDefinition
 from support import Keeper, Server, StatefulKeeper, call, calling, entry, script, scripts
 from toolset_first import (
@@ -340,6 +351,131 @@ async def test_someone_who_is_asked_sees_what_its_type_would_not_write() -> None
     assert len(RAN) == 4
 
 
+class Masked:
+    """A value that never shows itself."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return 'Masked(***)'
+
+
+class Boxed(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    amount: Annotated[Masked, PlainValidator(Masked, json_schema_input_type=int)]
+
+
+def pay_secret(amount: Secret[int]) -> str:
+    RAN.append(amount.get_secret_value())
+    return 'paid'
+
+
+def pay_masked(amount: Annotated[Masked, PlainValidator(Masked, json_schema_input_type=int)]) -> str:
+    RAN.append(amount.value)
+    return 'paid'
+
+
+def pay_boxed(amount: Boxed) -> str:
+    RAN.append(amount.amount.value)
+    return 'paid'
+
+
+def pay_many(amount: list[Boxed], more: int = 1) -> str:
+    RAN.append(amount[0].amount.value)
+    return 'paid'
+
+
+@pytest.mark.parametrize(
+    ('function', 'sent'),
+    [
+        (pay_secret, lambda amount: {'amount': amount}),
+        (pay_masked, lambda amount: {'amount': amount}),
+        (pay_boxed, lambda amount: {'amount': amount}),
+        (pay_many, lambda amount: {'amount': [{'amount': amount}]}),
+    ],
+)
+async def test_answer_counts_for_what_runs_whatever_its_type_shows(function: Any, sent: Any) -> None:
+    seen: list[Any] = []
+
+    def ask(question: Question) -> Answer:
+        seen.append(question.arguments)
+        return Answer('99999' not in str(question.arguments), remember=True)
+
+    spec = ToolsetSpec(toolset=FunctionToolset[Any]([function]), approval_config={function.__name__: 'ask'})
+    steps = [call(function.__name__, **sent(amount)) for amount in (1, 1, 99999)]
+    await run(spec, *steps, 'done', approvals=Approvals(ask=ask))
+    assert RAN == [1, 1]
+    more = {'more': 1} if function is pay_many else {}
+    # What can't be shown isn't remembered, either
+    amounts = (1, 99999) if function is pay_secret else (1, 1, 99999)
+    assert seen == [{**sent(amount), **more} for amount in amounts]
+
+
+def greet(names: Iterable[str]) -> str:
+    RAN.append(list(names))
+    return 'greeted'
+
+
+@pytest.mark.parametrize('rule', ['ask', {}, lambda arguments: 'allow' if list(arguments['names']) else 'deny'])
+async def test_iterable_is_not_used_up_by_being_judged_or_shown(rule: Any) -> None:
+    seen: list[Any] = []
+
+    def ask(question: Question) -> Answer:
+        seen.append(question.arguments)
+        return Answer(True)
+
+    spec = ToolsetSpec(toolset=FunctionToolset[Any]([greet]), approval_config={'greet': rule} if rule else {})
+    assert await run(spec, call('greet', names=['a', 'b']), 'done', approvals=Approvals(ask=ask)) == 'done'
+    assert RAN == [['a', 'b']]
+    assert seen == ([{'names': ['a', 'b']}] if rule == 'ask' else [])
+
+
+async def test_tool_that_asks_twice_is_refused_and_never_gets_what_was_not_validated() -> None:
+    def pay(ctx: RunContext[Any], amount: int) -> str:
+        RAN.append(amount)
+        raise ApprovalRequired(metadata={'step': len(RAN)})
+
+    spec = ToolsetSpec(toolset=FunctionToolset[Any]([pay]))
+    asked: list[Question] = []
+
+    def ask(question: Question) -> Answer:
+        asked.append(question)
+        return Answer(True)
+
+    with pytest.raises(ApprovalError, match='was approved, and asks again'):
+        await run(spec, call('pay', amount='3'), approvals=Approvals(ask=ask))
+    assert RAN == [3, 3]
+    assert [one.arguments for one in asked] == [{'amount': 3}]
+
+
+ALLOWED: dict[str, Any] = {'account': {'*': 'allow'}}
+
+
+@pytest.mark.parametrize(
+    ('rule', 'asked'), [(ALLOWED, 1), (lambda arguments: 'allow', 1), ('ask', 1), (None, 1), ('allow', 0), ('deny', 0)]
+)
+@pytest.mark.parametrize('requires', [False, True])
+async def test_only_the_word_allow_overrules_a_tool_that_asks_itself(rule: Any, asked: int, requires: bool) -> None:
+    def pay(ctx: RunContext[Any], account: str) -> str:
+        if not requires and not ctx.tool_call_approved:
+            raise ApprovalRequired
+        RAN.append(account)
+        return 'paid'
+
+    questions: list[Question] = []
+
+    def ask(question: Question) -> Answer:
+        questions.append(question)
+        return Answer(False)
+
+    toolset = FunctionToolset[Any]([Tool(pay, requires_approval=requires)])
+    spec = ToolsetSpec(toolset=toolset, shared=True, approval_config={'pay': rule} if rule else None)
+    await run(spec, call('pay', account='travel'), 'done', approvals=Approvals(ask=ask))
+    assert (len(questions), RAN) == (asked, ['travel'] if rule == 'allow' else [])
+
+
 async def test_rule_of_each_agent_holds_where_they_share_a_toolset() -> None:
     model = scripts({'Go': [call('keep', what='outer'), call('two', input='On')], 'On': [call('keep', what='inner')]})
     keeper = StatefulKeeper()
@@ -520,6 +656,61 @@ def ruled(rule: Any) -> EntrySpec:
 
     factory = entry(main).toolset_spec.factory
     return EntrySpec(ToolsetSpec(factory=factory, approval_config={'main': rule}), 'start')
+
+
+MADE = """\
+    from pydantic_ai import FunctionToolset
+    from toolset_first import ToolsetSpec
+
+    def pay(account: str) -> str:
+        return 'paid'
+
+    def build(context):
+        return FunctionToolset([pay])
+
+    bank = ToolsetSpec(factory=build, options={'limit': 3})
+    plain = ToolsetSpec(functions=[pay])
+    """
+
+
+@pytest.mark.parametrize('toolset', ['bank', 'plain', 'files', 'other'])
+@pytest.mark.parametrize(
+    ('key', 'nearest'),
+    [
+        ('aproval: {pay: deny}', 'aproval'),
+        ('approvals: {pay: deny}', 'approvals'),
+        ('Approval: {pay: deny}', 'Approval'),
+        ('rules: {pay: deny}', 'rules'),
+        ('pay: deny', 'pay'),
+    ],
+)
+def test_unknown_key_of_an_entry_is_an_error_whatever_makes_the_toolset(
+    toolset: str, key: str, nearest: str, write: Write
+) -> None:
+    folder = write(
+        tools__py=MADE,
+        a__worker=f'---\nname: a\nmodel: test\nentry: true\ntoolsets: {{{toolset}: {{{key}}}}}\n---\n',
+        other__worker='---\nname: other\nmodel: test\n---\n',
+    )
+    with pytest.raises(ProjectError) as error:
+        load_project(folder)
+    (fault,) = error.value.faults
+    assert fault.startswith(f"{folder}/a.worker:5: '{toolset}': `{nearest}` is not known.")
+    assert ('Did you mean `approval`?' in fault) == ('pprov' in key.casefold() or 'aproval' in key)
+
+
+def test_options_of_a_factory_are_those_that_its_spec_names(write: Write) -> None:
+    worker = '---\nname: a\nmodel: test\nentry: true\ntoolsets: {bank: {limit: 5, approval: {pay: ask}}}\n---\n'
+    (spec,) = load_project(write(tools__py=MADE, a__worker=worker)).agents[0].toolset_specs
+    assert (spec.options, dict(spec.rules)) == ({'limit': 5}, {'pay': 'ask'})
+    folder = write(a__worker=worker.replace('limit', 'limt'))
+    with pytest.raises(ProjectError, match=r'`limt` is not known\. Did you mean `limit`'):
+        load_project(folder)
+
+
+def test_unknown_key_of_a_front_matter_is_an_error_with_the_nearest_one(write: Write) -> None:
+    with pytest.raises(ProjectError, match=r'`toolset` is not known\. Did you mean `toolsets`'):
+        load_project(write(a__worker='---\nname: a\nmodel: test\nentry: true\ntoolset: [files]\n---\n'))
 
 
 async def test_rules_of_an_entry_are_applied() -> None:

@@ -372,7 +372,7 @@ def test_toolsets_that_are_ready_are_named_in_worker_files(write: Write) -> None
 @pytest.mark.parametrize(
     ('options', 'fault'),
     [
-        ('files: {rot: x}', "'files': files() got an unexpected keyword argument 'rot'"),
+        ('files: {rot: x}', "'files': `rot` is not known. Did you mean `root`?"),
         ('files: {write: 1}', "'files': `write` of `files` cannot be 1."),
         ('files: {max_bytes: many}', "'files': `max_bytes` of `files` cannot be 'many'."),
         ("shell: {commands: {'ls | wc': deny}}", "'shell': 'ls | wc' in `commands` of `shell` names no command."),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, is_dataclass
+from enum import Enum
 from inspect import isawaitable
 from typing import Any, Literal, cast, get_args
 
-from pydantic import BaseModel, SecretBytes, SecretStr
+from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolDenied
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from toolset_first.errors import ToolsetFirstError
 from toolset_first.guard import JUDGED, Judged
@@ -22,19 +23,59 @@ Mode = Literal['prompt', 'approve-all', 'reject-all']
 OnDenial = Literal['tell', 'stop']
 
 
+class _NotShownError(TypeError):
+    """A value that JSON can't tell from all others."""
+
+
 def plain(value: Any) -> Any:
-    """Return an argument as JSON has it, with all that is in it: its type may write less than a tool finds there."""
-    if isinstance(value, SecretStr | SecretBytes):
-        return plain(value.get_secret_value())
+    """Return an argument as JSON has it, with all that is in it: its type may write less than a tool finds there.
+
+    Raises:
+        TypeError: There is something in it that can't be shown.
+    """
+    if isinstance(value, SecretStr | SecretBytes | Secret):
+        return plain(cast('Any', value).get_secret_value())
+    if isinstance(value, Enum):
+        return plain(value.value)
     if isinstance(value, BaseModel) or is_dataclass(value):
         names = [*getattr(type(value), '__pydantic_fields__', ()), *getattr(value, '__dataclass_fields__', ())]
-        held = {name: getattr(value, name) for name in names if hasattr(value, name)}
-        return plain(held | (getattr(value, '__pydantic_extra__', None) or {}))
+        held = {name: getattr(value, name) for name in names if hasattr(value, name)} | getattr(value, '__dict__', {})
+        return plain(held | _hidden(value, 'extra') | _hidden(value, 'private'))
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in cast('Mapping[Any, Any]', value).items()}
+        found = cast('Mapping[Any, Any]', value)
+        if not all(isinstance(key, str) for key in found):
+            raise _NotShownError
+        return {key: plain(one) for key, one in found.items()}
     if isinstance(value, list | tuple | AbstractSet):
         return [plain(one) for one in cast('Iterable[Any]', value)]
-    return to_jsonable_python(value, fallback=repr, bytes_mode='base64')
+    if isinstance(value, Iterator):
+        raise _NotShownError
+    try:
+        return to_jsonable_python(value, bytes_mode='base64')
+    except PydanticSerializationError as error:
+        raise _NotShownError from error
+
+
+def _hidden(value: object, which: str) -> dict[str, Any]:
+    return getattr(value, f'__pydantic_{which}__', None) or {}
+
+
+def shown(arguments: Mapping[str, Any], sent: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return the arguments of a call as JSON has them, and whether that says all.
+
+    Args:
+        arguments: What the tool gets.
+        sent: What the model wrote, which is shown where the tool gets what can't be.
+    """
+    found: dict[str, Any] = {}
+    says_all = True
+    for name, value in arguments.items():
+        try:
+            found[name] = plain(value)
+        except _NotShownError:
+            says_all = False
+            found[name] = sent.get(name, repr(value))
+    return (found if says_all else {**sent, **found}), says_all
 
 
 class ApprovalDenied(ToolsetFirstError):
@@ -45,7 +86,8 @@ class ApprovalDenied(ToolsetFirstError):
 class Question:
     """What someone is asked: may `agent` call `tool` with `arguments`?
 
-    The arguments are what the tool gets, as JSON has it: validated, and with the values of parameters that were left out.
+    The arguments are what the tool gets, as JSON has it: validated, and with the values of parameters that were left out. What
+    JSON can't have is shown as the model wrote it, and an answer to that isn't remembered.
     """
 
     agent: str
@@ -100,35 +142,35 @@ class Approvals:
             judged = requests.metadata.get(call.tool_call_id, {}).get(JUDGED)
             if not isinstance(judged, Judged):
                 judged = Judged('ask', call.args_as_dict())
-            answer = await self.decide(name, call.tool_name, judged)
+            answer = await self.decide(name, call.tool_name, judged, call.args_as_dict())
             results.approvals[call.tool_call_id] = answer.approved or ToolDenied(answer.message)
             results.metadata[call.tool_call_id] = {JUDGED: judged}
         return results
 
-    async def decide(self, agent: str, tool: str, judged: Judged) -> Answer:
+    async def decide(self, agent: str, tool: str, judged: Judged, sent: Mapping[str, Any]) -> Answer:
         """Return what is said of a call: by its rule, by whoever answers for everybody, or by someone who is asked.
 
         Raises:
             ApprovalDenied: It is denied, and denials end the run.
         """
-        answer = await self._answer(agent, tool, judged)
+        answer = await self._answer(agent, tool, judged, sent)
         if not answer.approved and self.on_denial == 'stop':
             raise ApprovalDenied(f'`{tool}` of {agent!r} was denied: {answer.message}')
         return answer
 
-    async def _answer(self, agent: str, tool: str, judged: Judged) -> Answer:
+    async def _answer(self, agent: str, tool: str, judged: Judged, sent: Mapping[str, Any]) -> Answer:
         if judged.verdict != 'ask':
             return Answer(judged.verdict == 'allow', 'The rules of this project do not allow this call.')
         if self.mode != 'prompt' or self.ask is None:
             return Answer(self.mode == 'approve-all', 'All calls that need approval are rejected.')
         # A copy, which whoever is asked can't change what runs with
-        arguments = plain(judged.arguments)
+        arguments, says_all = shown(judged.arguments, sent)
         key = agent, tool, json.dumps(arguments, sort_keys=True)
         async with self._asking:
-            if key not in self._remembered:
-                answer = self.ask(Question(agent, tool, arguments))
-                answer = await answer if isawaitable(answer) else answer
-                if not answer.remember:
-                    return answer
+            if says_all and key in self._remembered:
+                return self._remembered[key]
+            answer = self.ask(Question(agent, tool, arguments))
+            answer = await answer if isawaitable(answer) else answer
+            if says_all and answer.remember:
                 self._remembered[key] = answer
-            return self._remembered[key]
+            return answer

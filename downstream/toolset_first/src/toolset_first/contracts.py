@@ -60,7 +60,7 @@ class ToolsetSpec:
         functions: Functions, or `Tool`s, in place of a toolset that has these.
         approval_config: The rules for calls of its tools, by the name that models call the tool by. It can't be changed afterwards.
         shared: Whether all runs share the instance, such as a pool.
-        options: What the factory finds in its context.
+        options: What the factory finds in its context: a `.worker` file can set these and no others.
     """
 
     factory: ToolsetFactory | None = None

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
-from pydantic_ai import AbstractToolset, ApprovalRequired, FunctionToolset, RunContext
+from pydantic import ValidationError
+from pydantic_ai import AbstractToolset, ApprovalRequired, FunctionToolset, ModelRetry, RunContext
 from pydantic_ai.toolsets import (
     ApprovalRequiredToolset,
     CombinedToolset,
@@ -88,21 +89,41 @@ class Guarded(WrapperToolset[Any]):
         given: Mapping[str, Any] = ctx.tool_call_metadata or {}
         judged = given.get(JUDGED) if ctx.tool_call_approved else None
         if isinstance(judged, Judged):
-            return await super().call_tool(name, judged.arguments, ctx, tool)
+            try:
+                return await super().call_tool(name, judged.arguments, ctx, tool)
+            except ApprovalRequired as error:
+                raise ApprovalError(f'`{name}` was approved, and asks again. An answer counts once.') from error
+        tool_args = _listed(tool_args)
         rule = self.rules.get(name)
-        if rule is None:
-            requires_approval = (tool.tool_def.metadata or {}).get(JUDGED) == 'unapproved'
-            verdict: Verdict = 'ask' if requires_approval else self.default()
-        else:
+        verdict: Verdict = self.default()
+        if rule is not None:
             verdict = judge(name, rule, tool_args, tool.tool_def.parameters_json_schema)
+        if (tool.tool_def.metadata or {}).get(JUDGED) == 'unapproved':
+            verdict = _with_its_own(rule, verdict)
         metadata: dict[str, Any] = {}
         if verdict == 'allow' or (verdict == 'ask' and ctx.tool_call_approved):
             try:
                 return await super().call_tool(name, tool_args, ctx, tool)
             except ApprovalRequired as error:
                 metadata = error.metadata or {}
-                verdict = 'ask' if rule is None else verdict
+                verdict = _with_its_own(rule, verdict)
         raise ApprovalRequired(metadata={**metadata, JUDGED: Judged(verdict, tool_args)})
+
+
+def _with_its_own(rule: Rule | None, verdict: Verdict) -> Verdict:
+    """Return what is said of a call of a tool that asks for approval itself, which only the rule `allow` overrules."""
+    return 'ask' if rule is None or (verdict == 'allow' and rule != 'allow') else verdict
+
+
+def _listed(arguments: Any) -> Any:
+    """Return arguments with lists in place of iterators, which are used up by being looked at."""
+    if not isinstance(arguments, dict):
+        return arguments
+    given = cast('dict[str, Any]', arguments)
+    try:
+        return {name: list(one) if isinstance(one, Iterator) else one for name, one in given.items()}
+    except ValidationError as error:  # of an entry: it is validated only now
+        raise ModelRetry(str(error)) from error
 
 
 class _Validator:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
+from inspect import signature
 from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar, cast
@@ -18,6 +19,7 @@ from toolset_first.agents import agent_as_toolset, check_spec, described_by, ref
 from toolset_first.contracts import AgentSpec, EntrySpec, ToolsetBuildContext, ToolsetSpec, WorkerArgs
 from toolset_first.errors import ToolsetFirstError
 from toolset_first.modules import Modules, ProjectError
+from toolset_first.texts import unknown
 from toolset_first.tools import BUILT_IN
 from toolset_first.worker_file import WorkerFile, read_worker_file
 
@@ -214,6 +216,7 @@ def _toolset(
         about = described_by(described[name].header.description, described[name].instructions)
         spec = agent_as_toolset(name, tool=name, description=about, schema_in=schema)
     elif name in BUILT_IN:
+        _refuse_unknown(options, signature(BUILT_IN[name]).parameters)
         spec, options = BUILT_IN[name](**options), {}
     else:
         known_names = ', '.join(sorted({*found.toolsets, *names, *BUILT_IN}))
@@ -222,10 +225,17 @@ def _toolset(
         if not isinstance(rules, dict):
             raise TypeError(f'`approval` has a rule for each tool, not {rules!r}.')
         spec = replace(spec, approval_config={**spec.rules, **cast('dict[str, Any]', rules)})
+    _refuse_unknown(options, spec.options)
     if options:
         spec = replace(spec, options={**spec.options, **options})
     check_spec(spec, _context(worker.header.name, found))
     return spec
+
+
+def _refuse_unknown(given: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Refuse keys of an entry that nobody would read, such as rules under another name than `approval`."""
+    if faults := [unknown(key, ['approval', *known]) for key in given if key not in known]:
+        raise ToolsetFirstError('\n'.join(faults))
 
 
 def _agent(worker: WorkerFile, specs: Sequence[ToolsetSpec], found: _Found) -> AgentSpec:

@@ -26,7 +26,7 @@ from pydantic_ai.usage import RunUsage
 from typing_extensions import Self
 
 from toolset_first.agents import CallRuntime
-from toolset_first.approvals import ApprovalDenied, plain
+from toolset_first.approvals import ApprovalDenied
 from toolset_first.contracts import EntrySpec, ToolsetBuildContext
 from toolset_first.errors import ToolsetFirstError, exit_as_error
 from toolset_first.guard import JUDGED, Guarded, Judged
@@ -163,7 +163,8 @@ class CallScope:
         self.runtime = replace(self.runtime, frame=frame, turn=turn)
         alone = arguments.keys() <= {'input', 'attachments'}
         self.runtime.tell(
-            'input', str(arguments.get('input', '')) if alone else json.dumps(plain(arguments), ensure_ascii=False)
+            'input',
+            str(arguments.get('input', '')) if alone else json.dumps(arguments, ensure_ascii=False, default=str),
         )
         with turn.call() as usage:
             ctx = self._context(usage, name)
@@ -184,7 +185,9 @@ class CallScope:
                 except ApprovalRequired as error:
                     judged: Judged = (error.metadata or {})[JUDGED]
                 approved = replace(
-                    ctx, tool_call_approved=True, tool_call_metadata={JUDGED: await self._approve(name, judged)}
+                    ctx,
+                    tool_call_approved=True,
+                    tool_call_metadata={JUDGED: await self._approve(name, judged, arguments)},
                 )
                 return await toolset.call_tool(name, valid, approved, tool)
             except ModelRetry as error:
@@ -194,7 +197,7 @@ class CallScope:
                     f'`main` of the entry {self.entry.name!r} was approved, and asks again or cannot run here.'
                 ) from error
 
-    async def _approve(self, name: str, judged: Judged) -> Judged:
+    async def _approve(self, name: str, judged: Judged, sent: Mapping[str, Any]) -> Judged:
         """Ask for approval of a call, and raise unless it is given: no model is there to be told of a denial."""
         if judged.verdict == 'deny' or (approvals := self.runtime.runtime.approvals) is None:
             what = (
@@ -203,7 +206,7 @@ class CallScope:
                 else 'needs approval, and nobody is there to give it'
             )
             raise ApprovalError(f'`{name}` of the entry {self.entry.name!r} {what}.')
-        answer = await approvals.decide(self.entry.name, name, judged)
+        answer = await approvals.decide(self.entry.name, name, judged, sent)
         if not answer.approved:
             raise ApprovalDenied(f'`{name}` of {self.entry.name!r} was denied: {answer.message}')
         return judged

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 from rich.cells import cell_len
 
@@ -66,6 +68,14 @@ def quoted(name: str, length: int = 200) -> str:
     """Return a name in quotes, on one line, and folded if it is long."""
     shown = json.dumps(visible(folded(name, length), strict=True), ensure_ascii=False)
     return shown.replace('\\\\', '\\')
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """Say that a name is none of those that are known, and which of them is nearest."""
+    known = list(known)
+    nearest = get_close_matches(name.casefold(), known, 1)
+    meant = f' Did you mean `{nearest[0]}`?' if nearest else ''
+    return f'`{name}` is not known.{meant} Known are {", ".join(f"`{one}`" for one in known)}.'
 
 
 def folded(text: str, length: int) -> str:

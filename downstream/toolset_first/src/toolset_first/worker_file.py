@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from toolset_first.inputs import InputError, decoded
 from toolset_first.modules import ProjectError
+from toolset_first.texts import unknown
 
 _FRONT = re.compile(r'---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|$)(.*)', re.DOTALL)
 
@@ -117,7 +118,7 @@ def read_worker_file(path: Path) -> WorkerFile:
 def _fault(path: Path, lines: Mapping[str, int], where: Sequence[int | str], error: Any) -> str:
     key = str(where[0])
     if error['type'] == 'extra_forbidden':
-        text = f'`{key}` is not known. Known are {", ".join(f"`{name}`" for name in Header.model_fields)}.'
+        text = unknown(key, Header.model_fields)
     elif error['type'] == 'missing':
         text = f'`{key}` is missing.'
     else:
