@@ -146,6 +146,55 @@ def test_list_of_the_context_counts_as_it_is_at_the_call() -> None:
     assert agent.run_sync('Go', deps=deps).output == 'ran rm False None | looked'
 
 
+# What nobody would be asked about without a word.
+
+
+@pytest.mark.parametrize('names', ['shell', 5, [5], None])
+def test_names_that_are_no_list_of_names_are_refused(names: Any) -> None:
+    with pytest.raises(UserError, match=r'Write a list of names'):
+        AgentContext(need_user_approve_tools=names)
+    deps = AgentContext()
+    deps.need_user_approve_tools = names
+    log: Log = []
+    with pytest.raises(UserError, match=r'Write a list of names'):
+        build(log).run_sync('Go', deps=deps)
+    assert log == []
+
+
+def test_name_that_no_tool_has_is_refused_before_the_first_request() -> None:
+    log: Log = []
+    with pytest.raises(UserError, match=r"names 'shel', and no tool.* Did you mean 'shell'\?"):
+        build(log).run_sync('Go', deps=AgentContext(need_user_approve_tools=['shel', 'look']))
+    assert log == []
+
+
+def test_name_in_the_run_and_a_name_of_the_caller_are_known() -> None:
+    toolset = Toolset[AgentContext](tools=[Shell])
+    agent = Agent(
+        script(('other', {'command': 'rm'})),
+        deps_type=AgentContext,
+        toolsets=[lambda: toolset.prefixed('my').renamed({'other': 'my_shell'})],
+        output_type=[str, DeferredToolRequests],
+    )
+    for name in 'shell', 'my_shell', 'other':
+        assert isinstance(agent.run_sync('Go', deps=AgentContext(need_user_approve_tools=[name])).output, object)
+    deps = AgentContext(need_user_approve_tools=['shell'])
+    agent.run_sync('Go', deps=deps)
+    deps.message_history.clear()
+    child: Agent[AgentContext, str] = Agent(
+        script(('look', {})), deps_type=AgentContext, toolsets=[Toolset[AgentContext](tools=[Look])]
+    )
+    assert child.run_sync('Go', deps=deps).output == 'looked'  # 'shell' is a tool of who calls it
+
+
+@pytest.mark.parametrize('deps', [None, 'Ada', {'need_user_approve_tools': ['shell']}])
+def test_deps_that_do_not_say_what_needs_an_approval_are_refused(deps: Any) -> None:
+    log: Log = []
+    with pytest.raises(UserError, match=r'`deps` .* no `AgentContext`'):
+        build(log).run_sync('Go', deps=deps)
+    assert log == []
+
+
 # What the code says, and what the user has allowed.
 
 

@@ -9,7 +9,7 @@ from pydantic_ai import Agent, FunctionToolset, RunContext
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from hookable_toolset import BaseTool, BaseToolset, Toolset
+from hookable_toolset import AgentContext, BaseTool, BaseToolset, Toolset
 
 from .conftest import Log, script
 
@@ -70,7 +70,7 @@ def told(*steps: Any) -> tuple[FunctionModel, Log]:
 def test_availability_is_asked_per_run() -> None:
     model, seen = told('hi')
     flag = Flag()
-    agent = Agent(model, toolsets=[Toolset(tools=[flag, Silent])])
+    agent = Agent(model, toolsets=[Toolset(AgentContext(), tools=[flag, Silent])])
     for flag.up in False, True, False:
         agent.run_sync('Hi')
     assert [tools for _, tools in seen] == [['silent'], ['flag', 'silent'], ['silent']]
@@ -78,14 +78,14 @@ def test_availability_is_asked_per_run() -> None:
 
 def test_unavailable_tool_stays_if_it_is_not_to_be_skipped() -> None:
     model, seen = told(('flag', {}))
-    agent = Agent(model, deps_type=str, toolsets=[Toolset(tools=[Flag], skip_unavailable=False)])
+    agent = Agent(model, deps_type=str, toolsets=[Toolset(AgentContext(), tools=[Flag], skip_unavailable=False)])
     assert agent.run_sync('Hi', deps='Ada').output == 'flag'
     assert seen[0] == ('Use `flag` for Ada.', ['flag'])
 
 
 def test_instructions_of_available_tools_reach_the_model_in_order_in_each_step() -> None:
     model, seen = told(('first', {}), ('second', {}))
-    toolset: Toolset[str] = Toolset(tools=[Second, Flag, Silent, First])
+    toolset: Toolset[str] = Toolset(AgentContext(), tools=[Second, Flag, Silent, First])
     agent = Agent(model, deps_type=str, instructions='Be brief.', toolsets=[toolset])
     result = agent.run_sync('Hi', deps='Ada')
     expected = 'Be brief.\n\n`second` goes second, Ada.\n\nUse `first` for Ada.'
@@ -95,7 +95,7 @@ def test_instructions_of_available_tools_reach_the_model_in_order_in_each_step()
 
 def test_instructions_are_made_anew_for_each_run_of_a_conversation() -> None:
     model, seen = told('hi')
-    agent = Agent(model, deps_type=str, toolsets=[Toolset(tools=[First])])
+    agent = Agent(model, deps_type=str, toolsets=[Toolset(AgentContext(), tools=[First])])
     first = agent.run_sync('Hi', deps='Ada')
     agent.run_sync('Hi', deps='Grace', message_history=first.all_messages())
     assert [instructions for instructions, _ in seen] == ['Use `first` for Ada.', 'Use `first` for Grace.']
@@ -103,14 +103,14 @@ def test_instructions_are_made_anew_for_each_run_of_a_conversation() -> None:
 
 def test_no_instructions_are_none() -> None:
     model, seen = told('hi')
-    Agent(model, toolsets=[Toolset(tools=[Silent])]).run_sync('Hi')
+    Agent(model, toolsets=[Toolset(AgentContext(), tools=[Silent])]).run_sync('Hi')
     assert seen == [(None, ['silent'])]
 
 
 def test_instructions_pass_through_wrappers_and_come_once_per_toolset() -> None:
     model, seen = told('hi')
-    toolset: Toolset[str] = Toolset(tools=[First])
-    other: Toolset[str] = Toolset(tools=[Second])
+    toolset: Toolset[str] = Toolset(AgentContext(), tools=[First])
+    other: Toolset[str] = Toolset(AgentContext(), tools=[Second])
     Agent(model, deps_type=str, toolsets=[toolset.prefixed('a'), other.filtered(lambda ctx, tool: True)]).run_sync(
         'Hi', deps='Ada'
     )
@@ -172,7 +172,9 @@ async def test_streamed_runs_have_instructions_too() -> None:
         seen.append(messages[-1].instructions)
         yield 'hi'
 
-    agent = Agent(FunctionModel(stream_function=stream), deps_type=str, toolsets=[Toolset(tools=[First])])
+    agent = Agent(
+        FunctionModel(stream_function=stream), deps_type=str, toolsets=[Toolset(AgentContext(), tools=[First])]
+    )
     async with agent.run_stream('Hi', deps='Ada') as result:
         assert await result.get_output() == 'hi'
     assert seen == ['Use `first` for Ada.']

@@ -126,6 +126,7 @@ def test_no_is_told_to_the_model_with_the_reason(chat: Chat, tmp_path: Path) -> 
 def test_always_is_for_the_session_and_this_tool(chat: Chat, tmp_path: Path) -> None:
     shown = chat('shell echo one', 'always', 'shell echo two', 'write_file a.txt x', 'y')
     assert shown.count('needs your approval') == 2 and 'two\n[exit code 0]' in shown
+    assert 'y, n, always (shell with any arguments, in this session for good) or edit? ' in shown
     assert 'needs your approval' not in chat('shell echo three')
     context = stored(tmp_path)
     assert (context.need_user_approve_tools, context.user_allowed_tools) == (['write_file', 'shell'], ['shell'])

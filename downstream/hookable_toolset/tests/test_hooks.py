@@ -18,7 +18,7 @@ from pydantic_ai import (
     UserError,
 )
 
-from hookable_toolset import BaseTool, CallMetadata, GlobalHooks, HookableToolsetTool, Toolset
+from hookable_toolset import AgentContext, BaseTool, CallMetadata, GlobalHooks, HookableToolsetTool, Toolset
 
 from .conftest import Hook, Log, script
 
@@ -117,7 +117,7 @@ def test_hooks_get_the_context_of_the_call() -> None:
         seen.append((ctx.deps, ctx.tool_name, ctx.tool_call_id, name))
         return result
 
-    toolset: Toolset[str] = Toolset(tools=[Double], global_hooks=GlobalHooks(post=post))
+    toolset: Toolset[str] = Toolset(AgentContext(), tools=[Double], global_hooks=GlobalHooks(post=post))
     agent = Agent(script(('p_double', {'number': 1})), deps_type=str, toolsets=[toolset.prefixed('p')])
     agent.run_sync('Go', deps='Ada')
     assert seen == [('Ada', seen[0][1], 'p_double-0-0', 'double')]

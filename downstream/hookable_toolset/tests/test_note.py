@@ -285,9 +285,10 @@ def test_custom_error_wrapping() -> None:
 def test_configuring_approval_required_tools() -> None:
     ctx = run_example('Configuring Approval-Required Tools').ctx
     shell = run_example('Custom Approval Metadata').ShellTool
+    others = [type(name, (shell,), {'name': name}) for name in ('edit', 'replace')]
     agent = Agent(
         script(('shell', {'command': 'ls'})),
-        toolsets=[Toolset(ctx, tools=[shell])],
+        toolsets=[Toolset(ctx, tools=[shell, *others])],
         output_type=[str, DeferredToolRequests],
     )
     output = agent.run_sync('Go').output
@@ -299,7 +300,7 @@ def test_custom_approval_metadata() -> None:
     shell = run_example('Custom Approval Metadata').ShellTool
     assert shell().get_approval_metadata() == {'warning': 'This will execute a shell command', 'risk_level': 'high'}
     # An approved call runs: the note's `call()` returns nothing.
-    assert run(Toolset(tools=[shell]), ('shell', {'command': 'ls'})) == 'None'
+    assert run(Toolset(AgentContext(), tools=[shell]), ('shell', {'command': 'ls'})) == 'None'
 
 
 def test_session_persistence() -> None:

@@ -259,6 +259,21 @@ async def test_p09_tool_that_requires_approval_by_itself_is_asked_about() -> Non
             assert bool(PAID) == someone.answer(someone.questions[0]).approved
 
 
+@pytest.mark.parametrize(
+    ('answer', 'said'),
+    [
+        (True, 'paid 3'),
+        (False, 'The user denied this call.'),
+        (None, 'Nobody could be asked: the answer was None.'),
+        ('yes', "Nobody could be asked: the answer was 'yes'."),
+        (1, 'Nobody could be asked: the answer was 1.'),
+    ],
+)
+async def test_p09_question_without_an_answer_denies(answer: Any, said: str) -> None:
+    assert await run(bank(pay='ask'), Approvals(ask=lambda question: answer)) == said
+    assert bool(PAID) == (answer is True)
+
+
 async def test_p09_default_asks_about_all_tools_without_a_rule() -> None:
     someone = no()
     await run(bank(balance='allow'), Approvals(ask=someone, default='ask'), [PAY, call('balance', account='travel')])

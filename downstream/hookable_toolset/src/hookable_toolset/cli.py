@@ -217,7 +217,8 @@ class Chat:
         self._say(f'{call.tool_name} {arguments} needs your approval.')
         for key, value in metadata.items():
             console.print(indented(f'  {key}: {value}'))
-        while (line := await self._read(f'{ANSWERS}? ')) is not None:
+        always = f'always ({printable(call.tool_name)} with any arguments, in this session for good)'
+        while (line := await self._read(f'y, n, {always} or edit? ')) is not None:
             answer, _, reason = line.strip().partition(' ')
             if answer == 'y':
                 return True

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from difflib import get_close_matches
 from typing import Any, Self, TypeVar, cast, overload
 
 import pydantic_ai
@@ -191,9 +192,41 @@ class AgentContext:
     """The answers to that so far."""
     toolset_states: dict[str, dict[str, JsonValue]] = field(default_factory=dict[str, dict[str, JsonValue]])
     """What tools have exported at the end of the last run, by the `toolset_id`, or `''`, and the tool's name."""
+    _known_tools: set[str] = field(default_factory=set[str], init=False, repr=False, compare=False)
+    """The names of tools that this context has met: those that a state has, and those of its runs."""
     _live: dict[tuple[str, str], BaseTool] = field(
         default_factory=dict[tuple[str, str], BaseTool], init=False, repr=False, compare=False
     )
+
+    def __post_init__(self) -> None:
+        """Refuse what is no list of names."""
+        self._listed()
+
+    def _listed(self) -> list[str]:
+        names: Any = self.need_user_approve_tools
+        if not isinstance(names, list) or not all(isinstance(one, str) for one in cast('list[Any]', names)):
+            raise UserError(f'`need_user_approve_tools` is {names!r}. Write a list of names of tools.')
+        return cast('list[str]', names)
+
+    def check_names(self, known: Iterable[str]) -> None:
+        """Refuse names of tools that need an approval and that no tool has: that which was meant would run unasked.
+
+        Args:
+            known: The names of the tools that a run of this context has. What earlier runs have is known, too, as a
+                sub-agent is given the context of its caller.
+
+        Raises:
+            UserError: `need_user_approve_tools` is no list of names, or no tool has one of them.
+        """
+        names = self._listed()
+        self._known_tools.update(known)
+        for name in [one for one in names if one not in self._known_tools]:
+            nearest = get_close_matches(name, self._known_tools, 1)
+            meant = f' Did you mean {nearest[0]!r}?' if nearest else ''
+            raise UserError(
+                f'`need_user_approve_tools` names {name!r}, and no tool that could ask has this name.{meant} '
+                f'There are: {", ".join(map(repr, sorted(self._known_tools))) or "none"}.'
+            )
 
     async def __aenter__(self) -> Self:
         """Return the context."""
@@ -274,6 +307,7 @@ class AgentContext:
         for name in self._kept(type(state)):
             setattr(self, name, getattr(state, name))
         self.need_user_approve_tools = list(needing)
+        self._known_tools.update(state.need_user_approve_tools)  # also if the code has no such tool any more
         return self
 
     def _kept(self, state_type: type[ResumableState]) -> set[str]:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext, Tool, UserError
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import AgentDepsT
-from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
+from pydantic_ai.toolsets import AbstractToolset, PrefixedToolset, RenamedToolset, ToolsetTool, WrapperToolset
 
 from .context import AgentContext
 from .hooks import CallMetadata, GlobalHooks, PostHook, PreHook, exit_as_error, misfits, resolve, shared
@@ -28,6 +28,9 @@ Hook = Callable[..., Any]
 
 CONTROL = (ApprovalRequired, CallDeferred, ModelRetry)
 """Exceptions that tell the run what to do next: no hook and no `_call_tool_func()` can make them results."""
+
+_NOTHING_TO_ASK = AgentContext()
+"""The context of runs without deps, whose tools have nothing to say to the one who would approve them."""
 
 _view: ContextVar[Collection[str] | None] = ContextVar('view', default=None)
 """The names of the tools that a view asks its toolset for."""
@@ -201,8 +204,11 @@ class Toolset(BaseToolset[AgentDepsT]):
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         """List the tools, but for those that aren't available."""
         context = self._context(ctx)
+        root = ctx.tool_manager.toolset if ctx.tool_manager else self
+        if context is not _NOTHING_TO_ASK:
+            context.check_names(_names(root) | self._entries.keys())
         with exit_as_error():
-            if self._begins and not self._joined and isinstance(context, AgentContext):
+            if self._begins and not self._joined and context is not _NOTHING_TO_ASK:
                 self._joined = context if context.join(self.id or '', self.tools) else None
             self._begins = False
             entries = await self._listed()
@@ -230,8 +236,18 @@ class Toolset(BaseToolset[AgentDepsT]):
             timeout=self.timeout if entry.tool.timeout is None else entry.tool.timeout,
         )
 
-    def _context(self, ctx: RunContext[AgentDepsT]) -> Any:
-        return ctx.deps if self.ctx is None else self.ctx
+    def _context(self, ctx: RunContext[AgentDepsT]) -> AgentContext:
+        context: Any = ctx.deps if self.ctx is None else self.ctx
+        silent = BaseTool.get_approval_metadata
+        if context is None and all(type(tool).get_approval_metadata is silent for tool in self.tools):
+            return _NOTHING_TO_ASK
+        if not isinstance(context, AgentContext):
+            raise UserError(
+                f'The `deps` of the run are {context!r}, and no `AgentContext`, so that nothing says which tools of '
+                f'{self.label} need an approval. Pass one, `agent.run(..., deps=AgentContext(...))`, or give it to the '
+                'toolset, `Toolset(AgentContext(...), ...)`.'
+            )
+        return context
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
@@ -249,9 +265,9 @@ class Toolset(BaseToolset[AgentDepsT]):
         if not ctx.tool_call_approved:
             context = self._context(ctx)
             called = _called_names(ctx) or {name}
-            needing = called.union([name]).intersection(getattr(context, 'need_user_approve_tools', ()))
+            needing = called.union([name]).intersection(context.need_user_approve_tools)
             # What the user has allowed is what the user was shown: the names that the model calls tools by.
-            if needing and not called.issubset(getattr(context, 'user_allowed_tools', ())):
+            if needing and not called.issubset(context.user_allowed_tools):
                 with exit_as_error():
                     details = await resolve(entry.tool.get_approval_metadata())
                 raise ApprovalRequired(metadata=details)
@@ -383,7 +399,7 @@ class ToolsetView(WrapperToolset[AgentDepsT]):
     async def get_instructions(self, ctx: RunContext[AgentDepsT]) -> Any:
         """Return the instructions of the tools of the view."""
         with self._only():
-            return await cast('BaseToolset[AgentDepsT]', self.wrapped).get_instructions(ctx)
+            return await super().get_instructions(ctx)
 
     @contextmanager
     def _only(self) -> Iterator[None]:
@@ -392,6 +408,19 @@ class ToolsetView(WrapperToolset[AgentDepsT]):
             yield
         finally:
             _view.reset(token)
+
+
+def _names(toolset: object) -> set[str]:
+    """Return the names of the tools of `Toolset`s, by which these and wrappers call them, available or not."""
+    if isinstance(toolset, Toolset):
+        return {tool.name for tool in cast('Toolset[Any]', toolset).tools}
+    inside: list[Any] = [getattr(toolset, name, None) for name in ('wrapped', '_toolset')]
+    names = set[str]().union(*(_names(one) for one in [*inside, *getattr(toolset, 'toolsets', ())] if one is not None))
+    if isinstance(toolset, PrefixedToolset):
+        names |= {f'{cast("PrefixedToolset[Any]", toolset).prefix}_{name}' for name in names}
+    if isinstance(toolset, RenamedToolset):
+        names |= cast('RenamedToolset[Any]', toolset).name_map.keys()
+    return names
 
 
 def _called_names(ctx: RunContext[Any]) -> set[str]:

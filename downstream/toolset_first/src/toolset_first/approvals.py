@@ -78,6 +78,14 @@ def shown(arguments: Mapping[str, Any], sent: Mapping[str, Any]) -> tuple[dict[s
     return (found if says_all else {**sent, **found}), says_all
 
 
+def _read(answer: object) -> Answer:
+    """Return an answer. `True` and `False` are answers, too, and whatever is none denies."""
+    if isinstance(answer, Answer):
+        return answer
+    message = Answer.message if answer is False else f'Nobody could be asked: the answer was {answer!r}.'
+    return Answer(answer is True, message)
+
+
 class ApprovalDenied(ToolsetFirstError):
     """A denial that ends the run."""
 
@@ -104,7 +112,7 @@ class Answer:
     remember: bool = False
 
 
-Ask = Callable[[Question], 'Answer | Awaitable[Answer]']
+Ask = Callable[[Question], 'Answer | bool | Awaitable[Answer | bool]']
 
 
 @dataclass(frozen=True)
@@ -170,7 +178,7 @@ class Approvals:
             if says_all and key in self._remembered:
                 return self._remembered[key]
             answer = self.ask(Question(agent, tool, arguments))
-            answer = await answer if isawaitable(answer) else answer
+            answer = _read(await answer if isawaitable(answer) else answer)
             if says_all and answer.remember:
                 self._remembered[key] = answer
             return answer
