@@ -172,10 +172,7 @@ async def main() -> None:
             again = await Session.open(store, 'ada')
             waiting = again.context.unanswered().approvals[0]
             print(f'revision {again.revision} waits for: {waiting.tool_name} {waiting.args}')
-            async with again.stream(agent, None, lambda call, metadata: True) as turn:
-                async for text in turn.text():  # or `event in turn`
-                    print(text, end='')
-            print()
+            print(await again.run(agent, None, lambda call, metadata: True))
 
     try:
         await agent.run('pay 5; stock tea', deps=careful, deferred_tool_handler=refuse)

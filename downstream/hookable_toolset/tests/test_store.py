@@ -301,9 +301,6 @@ async def test_turn_in_the_middle_of_another_one_is_refused_before_anything_runs
     await gate.reached.wait()
     with pytest.raises(SessionBusyError, match="Session 'ada' is in the middle of a turn"):
         await second.run(slow, 'Second', never)
-    with pytest.raises(SessionBusyError):
-        async with second.stream(slow, 'Second', never):
-            pass
     # Other sessions have their turns meanwhile.
     assert await (await Session.open(store, 'grace')).run(agent, 'Go', never) == '1 | paid 5'
     gate.open.set()
@@ -685,8 +682,7 @@ class Vague(BaseTool):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize('needing', [['vague'], []])
-@pytest.mark.parametrize('streamed', [False, True])
-async def test_turn_that_can_not_be_stored_is_none(tmp_path: Path, needing: list[str], streamed: bool) -> None:
+async def test_turn_that_can_not_be_stored_is_none(tmp_path: Path, needing: list[str]) -> None:
     toolset: Toolset[AgentContext] = Toolset(tools=[Vague])
     agent = Agent(
         script(('vague', {})),
@@ -699,11 +695,6 @@ async def test_turn_that_can_not_be_stored_is_none(tmp_path: Path, needing: list
         session = await Session.open(store, 'ada', AgentContext(need_user_approve_tools=needing))
         await session.run(fine, 'Hello', lambda call, metadata: True)
         with pytest.raises(UserError, match=r'can not be stored|context is no'):
-            if streamed:
-                async with session.stream(agent, 'Go', lambda call, metadata: True) as turn:
-                    async for _ in turn:
-                        pass
-            else:
-                await session.run(agent, 'Go', lambda call, metadata: True)
+            await session.run(agent, 'Go', lambda call, metadata: True)
         assert await session.run(fine, 'And now?', lambda call, metadata: True) == 'fine'
         assert len((await store.load('ada'))[1].message_history) == 4

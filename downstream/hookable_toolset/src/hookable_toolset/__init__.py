@@ -11,7 +11,7 @@ from .hooks import (
     PostHookFunc,
     PreHookFunc,
 )
-from .store import Session, SessionBusyError, SessionStore, SessionStream, StaleSessionError
+from .store import Session, SessionBusyError, SessionStore, StaleSessionError
 from .tools import BaseTool
 from .toolset import BaseToolset, HookableToolsetTool, Toolset, ToolsetView
 
@@ -25,5 +25,5 @@ __all__ += [
     'PostHookFunc',
     'PreHookFunc',
 ]
-__all__ += ['Session', 'SessionBusyError', 'SessionStore', 'SessionStream', 'StaleSessionError']
+__all__ += ['Session', 'SessionBusyError', 'SessionStore', 'StaleSessionError']
 __all__ += ['BaseTool', 'BaseToolset', 'HookableToolsetTool', 'Toolset', 'ToolsetView']

@@ -9,7 +9,8 @@ from codecs import getincrementaldecoder
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import anyio
 from pydantic_ai import ModelRetry, RunContext
@@ -105,6 +106,8 @@ class ShellTool(FolderTool):
     description = 'Run a shell command in the folder.'
     limit = 30.0
     """How many seconds a command may take."""
+    most = 50_000_000
+    """How many bytes a command may print."""
     kept = 20_000
     """How many characters are returned of what a command prints: the last ones."""
 
@@ -124,82 +127,43 @@ class ShellTool(FolderTool):
         """Run.
 
         Raises:
-            TimeoutError: It took too long.
+            TimeoutError: It took too long, or printed without end.
         """
-        output = _Output(4 * self.kept)
-        # A pipe of our own: with that of a `Process`, `wait()` waits for all that have it.
-        reader, writer = os.pipe()
-        try:
-            await output.open(reader)
+        # A file, since whoever holds a pipe, as a daemon does, keeps it from ending.
+        with TemporaryFile() as output:
             process = await asyncio.create_subprocess_shell(
                 command,
                 cwd=self.folder,
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=writer,
+                stdout=output,
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
             )
-        except BaseException:
-            output.close()
-            raise
-        finally:
-            os.close(writer)
-        ended, read = asyncio.ensure_future(process.wait()), asyncio.ensure_future(output.read())
-        try:
-            await asyncio.wait([ended], timeout=self.limit)
-            in_time = ended.done()
-            if in_time:  # What it has started may have something to say.
-                await asyncio.wait([read], timeout=GRACE)
-        finally:
-            with suppress(ProcessLookupError, PermissionError):  # All of it may have ended, or be another user's.
-                os.killpg(process.pid, signal.SIGKILL)
-            with anyio.CancelScope(shield=True):  # When its time is over, all else in here is cancelled.
-                await asyncio.wait([ended, read], timeout=GRACE)
-            goes_on = _what_goes_on(process.pid, ended, read)
-            ended.cancel()
-            read.cancel()
-            output.close()
-        if not in_time:
-            raise TimeoutError(f'The command took longer than {self.limit:g} seconds.{goes_on}')
-        return f'{output.data.decode(errors="replace")[-self.kept :]}[exit code {process.returncode}]{goes_on}'
+            ended = asyncio.ensure_future(process.wait())
+            try:
+                why = await self._why_ended(ended, output)
+            finally:
+                with suppress(ProcessLookupError, PermissionError):  # All of it may have ended, or be another user's.
+                    os.killpg(process.pid, signal.SIGKILL)
+                with anyio.CancelScope(shield=True):  # When its time is over, all else in here is cancelled.
+                    await ended
+            if why:
+                raise TimeoutError(why)
+            output.seek(-min(output.seek(0, os.SEEK_END), 4 * self.kept), os.SEEK_END)
+            text = output.read().decode(errors='replace')
+        return f'{text[-self.kept :]}[exit code {process.returncode}]'
 
-
-GRACE = 1.0
-"""How many seconds what should end at once may take."""
-
-
-def _what_goes_on(number: int, ended: asyncio.Future[Any], read: asyncio.Future[Any]) -> str:
-    """Say what could not be ended, as far as it shows."""
-    if not ended.done():
-        return f' Process {number} could not be ended, and goes on.'
-    return '' if read.done() else ' Something that it has started in another session could not be ended, and goes on.'
-
-
-class _Output:
-    """The last of what comes out of a pipe."""
-
-    def __init__(self, limit: int):
-        self.data, self.limit = bytearray(), limit
-        self._pipe: asyncio.BaseTransport | None = None
-        self._stream = asyncio.StreamReader()
-
-    async def open(self, reader: int) -> None:
-        """Open the pipe."""
-        loop = asyncio.get_running_loop()
-        self._pipe, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(self._stream), os.fdopen(reader, 'rb', 0)
-        )
-
-    async def read(self) -> None:
-        """Read it to its end."""
-        while piece := await self._stream.read(65_536):
-            self.data += piece
-            del self.data[: -self.limit]
-
-    def close(self) -> None:
-        """Close it."""
-        if self._pipe:
-            self._pipe.close()
+    async def _why_ended(self, ended: asyncio.Future[int], output: IO[bytes]) -> str:
+        """Wait for a command, and say why it has to be ended, if it has to."""
+        deadline = asyncio.get_running_loop().time() + self.limit
+        while not ended.done():
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                return f'The command took longer than {self.limit:g} seconds.'
+            if os.fstat(output.fileno()).st_size > self.most:
+                return f'The command printed more than {self.most:,} bytes.'
+            await asyncio.wait([ended], timeout=min(left, 0.1))
+        return ''
 
 
 def scripted_model(messages: list[m.ModelMessage], info: AgentInfo) -> m.ModelResponse:

@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import sysconfig
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from traceback import extract_tb
@@ -20,7 +20,14 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import WordCompleter
 from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import Agent, DeferredToolRequests, RunContext, ToolApproved, ToolDenied, UserError
-from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.messages import (
+    AgentStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+)
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.toolsets import ToolsetScope
 from rich.console import Console
@@ -205,9 +212,8 @@ class Chat:
             self._say(HELP)
 
     async def _turn(self, prompt: str | None) -> None:
-        async with self.session.stream(self.agent, prompt, self._ask, toolsets=self.scopes) as turn:
-            async for text in turn.text():
-                self._show(text)
+        options = {'toolsets': self.scopes, 'event_stream_handler': self._show_events}
+        await self.session.run(self.agent, prompt, self._ask, **options)
         self._end_line()
         self._say_what_waits()
 
@@ -264,6 +270,13 @@ class Chat:
         waiting = [call.tool_name for call in self.session.context.unanswered().approvals]
         if self.session.context.pending:
             self._say(f'Waiting for an approval: {", ".join(waiting) or "none any more"}. /resume goes on.')
+
+    async def _show_events(self, ctx: RunContext[AgentContext], events: AsyncIterable[AgentStreamEvent]) -> None:
+        async for event in events:
+            if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
+                self._show(event.part.content)
+            elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+                self._show(event.delta.content_delta)
 
     def _show(self, text: str) -> None:
         """Show a piece of what the model says."""

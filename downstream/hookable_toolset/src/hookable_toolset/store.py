@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-import anyio
-from pydantic_ai import Agent, DeferredToolRequests, RunContext, ToolApproved, ToolDenied, UserError
+from pydantic_ai import Agent, DeferredToolRequests, ToolApproved, ToolDenied, UserError
 from pydantic_ai.messages import (
-    AgentStreamEvent,
-    PartDeltaEvent,
-    PartStartEvent,
-    TextPart,
-    TextPartDelta,
     ToolCallPart,
     UserContent,
 )
@@ -232,7 +226,7 @@ class Session:
             agent: An agent whose output may be `DeferredToolRequests`.
             prompt: What the user says; `None` to go on with what is pending.
             ask: Asks for an approval.
-            options: Further arguments of `agent.run()`.
+            options: Further arguments of `agent.run()`, such as `event_stream_handler` to see what happens while it does.
 
         Returns:
             The output, which is `DeferredToolRequests` if something stays without an answer. `context.answers` takes the
@@ -252,54 +246,6 @@ class Session:
                     return result.output
                 prompt = None
             return left
-
-    @asynccontextmanager
-    async def stream(
-        self, agent: Agent[AgentContext, Any], prompt: Prompt, ask: Ask, **options: Any
-    ) -> AsyncIterator[SessionStream]:
-        """Run an agent for one turn as `run()` does, and have what happens in it while it happens.
-
-        ```python
-        async with session.stream(agent, 'Hello', ask) as turn:
-            async for event in turn:  # or `text in turn.text()`
-                ...
-        print(turn.output)
-        ```
-
-        `ask` is called, and the session is stored, between the events of one run and those of the next. A turn whose
-        events aren't taken to the end is cancelled when the block is left, which leaves the session as it was before
-        the run that was going on.
-
-        Args:
-            agent: An agent whose output may be `DeferredToolRequests`.
-            prompt: What the user says; `None` to go on with what is pending.
-            ask: Asks for an approval.
-            options: Further arguments of `agent.run()`, but for `event_stream_handler`.
-
-        Raises:
-            SessionBusyError: A turn of the session goes on.
-            StaleSessionError: Someone else has stored the session since it was opened.
-        """
-        async with self.store.turn(self):
-            turn = SessionStream(lambda turn: self._events(turn, agent, prompt, ask, options))
-            async with aclosing(turn.events):
-                yield turn
-
-    async def _events(
-        self, turn: SessionStream, agent: Agent[AgentContext, Any], prompt: Prompt, ask: Ask, options: dict[str, Any]
-    ) -> AsyncGenerator[AgentStreamEvent]:
-        while (left := await self._unanswered(ask)) is None:
-            before = self._kept()
-            async with _streamed(agent, prompt, **self._start(), **options) as (events, run):
-                async for event in events:
-                    yield event
-                result = await run
-            await self._record(result, before)
-            if not self.context.pending:
-                turn.output = result.output
-                return
-            prompt = None
-        turn.output = left
 
     async def _unanswered(self, ask: Ask) -> DeferredToolRequests | None:
         """Ask for what is pending, and return what stays without an answer, if anything does."""
@@ -333,56 +279,3 @@ class Session:
         except UserError:
             vars(self.context).update(before)
             raise
-
-
-class SessionStream:
-    """A turn that goes on, which `Session.stream()` hands out.
-
-    Attributes:
-        events: What its runs stream: parts and deltas of responses, calls of tools and their results.
-        output: What `Session.run()` returns, once the events have been taken to the end.
-    """
-
-    def __init__(self, run: Callable[[SessionStream], AsyncGenerator[AgentStreamEvent]]):
-        self.output: Any = None
-        self.events = run(self)
-
-    def __aiter__(self) -> AsyncIterator[AgentStreamEvent]:
-        """Return the events."""
-        return self.events
-
-    async def text(self) -> AsyncIterator[str]:
-        """Take the events, and return the pieces of what the model says."""
-        async for event in self.events:
-            if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
-                yield event.part.content
-            elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
-                yield event.delta.content_delta
-
-
-@asynccontextmanager
-async def _streamed(
-    agent: Agent[AgentContext, Any], prompt: Prompt, **options: Any
-) -> AsyncIterator[tuple[AsyncIterable[AgentStreamEvent], asyncio.Task[AgentRunResult[Any]]]]:
-    """Run an agent in a task, and return its events and the task, which ends with the block."""
-    send, receive = anyio.create_memory_object_stream[AgentStreamEvent]()
-
-    async def forward(ctx: RunContext[AgentContext], events: AsyncIterable[AgentStreamEvent]) -> None:
-        async for event in events:
-            await send.send(event)
-
-    async def run() -> AgentRunResult[Any]:
-        with send, exit_as_error():
-            return await agent.run(prompt, event_stream_handler=forward, **options)
-
-    task = asyncio.create_task(run())
-    try:
-        yield receive, task
-    finally:
-        task.cancel()
-        receive.close()
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait([task])
-        send.close()  # Here for a run that was cancelled before it began.
-        if not task.cancelled():
-            task.exception()  # Whoever is interested has it from the task.
