@@ -33,11 +33,13 @@ class Project:
         folder: The folder with its `pyproject.toml`.
         package: What it is called when it is installed.
         on: What its tests run on: `fork`, `base`, or both.
+        beside: The folders of other projects that its tests need.
     """
 
     folder: Path
     package: str
     on: tuple[str, ...]
+    beside: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -116,7 +118,8 @@ def _read(path: Path) -> Project:
             f'{where} says in `[tool.downstream]` what is not known: {settings!r}.',
             'Write `on = ["fork"]`, `on = ["base"]` or `on = ["fork", "base"]`.',
         )
-    return Project(path.parent, package, tuple(cast('list[str]', on)))
+    beside = tuple(ROOT / 'downstream' / name for name in settings.get('beside', ()))
+    return Project(path.parent, package, tuple(cast('list[str]', on)), beside)
 
 
 def project_python(line: Line) -> Path:
@@ -144,7 +147,14 @@ def project_environment(project: Project, line: Line, side: str = 'fork') -> Pat
         The environment's interpreter.
     """
     of = [built_wheel(line), *overrides(line)] if side == 'fork' else base_requirements(line)
-    needs = [*of, '--no-sources', project.folder, '--group', f'{project.folder / "pyproject.toml"}:test']
+    needs = [
+        *of,
+        '--no-sources',
+        project.folder,
+        *project.beside,
+        '--group',
+        f'{project.folder / "pyproject.toml"}:test',
+    ]
     folder = ROOT / 'build' / 'envs' / f'downstream-{project.name}-{side}-{line.name}'
     # Always built: uv would take an earlier build of a folder whose `pyproject.toml` has not changed.
     return make_environment(folder, project_python(line), [*needs, '--reinstall-package', project.package])

@@ -194,6 +194,53 @@ def test_p10_check_fails_on_a_toolset_that_does_not_say_what_runs_get(write: Wri
     assert 'There are three ways out' in done.stderr
 
 
+ECHO = """\
+    from support import echo
+
+    echoing = echo()
+    """
+
+
+def test_p10_session_goes_on_in_the_next_process(write: Write, run: Run) -> None:
+    folder = write(tools__py=ECHO, a__worker=ECHOING)
+    said = [
+        run('run', folder, text, '--session', name).stdout for text, name in zip('abc', ['x', 'x', 'y'], strict=True)
+    ]
+    assert said == ['1: a\n', '3: b\n', '1: c\n']
+    assert run('run', folder, '--chat', '--session', 'x', input='d\ne\n\n').stdout == '5: d\n7: e\n'
+    assert run('run', folder, 'f').stdout == '1: f\n'
+
+
+def test_p10_session_that_another_process_has_gone_on_with_is_not_overwritten(write: Write, run: Run) -> None:
+    text = """
+    import asyncio
+    from hookable_toolset import ResumableState, SessionStore
+    from pydantic_ai import ModelResponse, TextPart
+    from pydantic_ai.models.function import FunctionModel
+
+    async def respond(messages, info):
+        async with SessionStore('FOLDER/.toolset-first.db') as store:
+            await store.save('x', ResumableState(), 0)
+        return ModelResponse([TextPart('said')])
+
+    echoing = FunctionModel(respond)
+    """
+    folder = write(a__worker=ECHOING)
+    write(tools__py=text.replace('FOLDER', str(folder)))
+    done = run('run', folder, 'a', '--session', 'x')
+    assert done.exit_code == 1
+    assert 'This turn is not stored.' in done.stderr
+
+
+def test_p10_session_without_its_store_says_what_to_install(
+    write: Write, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, 'hookable_toolset', None)
+    done = run('run', write(tools__py=ECHO, a__worker=ECHOING), 'a', '--session', 'x')
+    assert done.exit_code == 1
+    assert 'Install `toolset-first[sessions]`' in done.stderr
+
+
 def test_p10_new_makes_a_project_that_runs_at_once(tmp_path: Path) -> None:
     # In processes of their own, without a key, and in the folder that the user is in.
     program = [sys.executable, '-c', 'from toolset_first.cli import main; main()']

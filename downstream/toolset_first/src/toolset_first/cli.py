@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +26,7 @@ from toolset_first.inputs import decoded
 from toolset_first.project import Project, load_project, usage_limits
 from toolset_first.report import describe_rules
 from toolset_first.runtime import Runtime
+from toolset_first.sessions import stored_chat
 from toolset_first.texts import columns_of, folded, visible, wrapped
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help='Run projects of agents and toolsets.')
@@ -57,6 +58,9 @@ def run(
     chat: Annotated[
         bool, typer.Option('--chat', help='Go on with one input after another, until an empty one.')
     ] = False,
+    session: Annotated[
+        str | None, typer.Option(metavar='NAME', help='Go on with the chat of that name, or begin it; it is stored.')
+    ] = None,
     approve_all: Annotated[bool, typer.Option('--approve-all', help='Approve all calls that need approval.')] = False,
     reject_all: Annotated[bool, typer.Option('--reject-all', help='Reject all calls that need approval.')] = False,
     stream: Annotated[bool, typer.Option('--stream', help='Show texts while the models write them.')] = False,
@@ -92,21 +96,38 @@ def run(
         if prompt is None and not chat:
             prompt = decoded(sys.stdin.buffer.read(), 'The input on stdin').strip()
         with _interruptible():
-            asyncio.run(_run(project, runtime, display, prompt, input_json, chat, debug))
+            asyncio.run(_run(project, runtime, display, prompt, input_json, chat, session, debug))
 
 
 async def _run(
-    project: Project, runtime: Runtime, display: Display, text: str | None, as_json: bool, chat: bool, debug: bool
+    project: Project,
+    runtime: Runtime,
+    display: Display,
+    text: str | None,
+    as_json: bool,
+    chat: bool,
+    session: str | None,
+    debug: bool,
 ) -> None:
     _ctrl_c.task = asyncio.current_task()
-    if not chat:
-        display.result(await runtime.run_entry(project.entry, _input(text or '', as_json)))
-        return
-    # A chat keeps the toolsets of the agent that has its history, too.
-    async with runtime.create_scope(project.entry, chat=True) as scope:
+    async with AsyncExitStack() as exits:
+        stored = await exits.enter_async_context(stored_chat(project.folder, session)) if session else None
+        # A chat keeps the toolsets of the agent that has its history, too.
+        made = runtime.create_scope(project.entry, stored.history if stored else (), chat=chat)
+        scope = await exits.enter_async_context(made)
+
+        async def turn(text: str) -> None:
+            result = await scope.run_turn(_input(text, as_json))
+            if stored:
+                await stored.save(scope.runtime.frame.messages)
+            display.result(result)
+
+        if not chat:
+            await turn(text or '')
+            return
         while text := await read('> ') if text is None else text:
             try:
-                display.result(await scope.run_turn(_input(text, as_json)))
+                await turn(text)
             except Exception as error:  # noqa: BLE001 - a chat goes on
                 _say(error, debug)
             text = None
