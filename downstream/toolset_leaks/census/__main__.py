@@ -1,8 +1,8 @@
 """Look for leaks in published packages: `build/tool/bin/python downstream/toolset_leaks/census`.
 
 For each package that `subjects.py` names it makes an environment with the newest release, drives the agents in the sandbox, and writes
-what it found to `results.json`. Then it writes `docs/downstream/toolset-census.md`: the table, with what `verdicts.toml` says
-of each finding, which is what a person found who looked at the code, and the texts of `findings/`.
+what it found to `results.json`. Then it writes the table of `docs/downstream/toolset-census.md`, with what `verdicts.toml` says
+of each finding, which is what a person found who looked at the code. The texts for the maintainers stand below it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 RESULTS.write_text(as_lines(results))
     text = table(results, tomllib.loads(VERDICTS.read_text()))
     before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f'{before}{BEGIN}\n{text}\n\n{texts()}\n{END}{rest.partition(END)[2]}')
+    PAGE.write_text(f'{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}')
     if failed:
         print('\n'.join([*failed, 'Their earlier results stay in the table.']), file=sys.stderr)
     return int(bool(failed))
@@ -114,8 +114,8 @@ def drive(package: str, subjects: list[Subject], folder: Path, python: Path) -> 
 def table(results: dict[str, Any], verdicts: dict[str, Any]) -> str:
     """Write the results as a table, with what a person says of each finding."""
     lines = [
-        '| package | pydantic-ai | driven | tools | runs | found | checked by hand |',
-        '| --- | --- | --- | --- | --- | --- | --- |',
+        '| package | pydantic-ai | driven | tools | runs | found | held by | checked by hand |',
+        '| --- | --- | --- | --- | --- | --- | --- | --- |',
     ]
     counts: dict[str, int] = {}
     for subject in SUBJECTS:
@@ -128,13 +128,14 @@ def table(results: dict[str, Any], verdicts: dict[str, Any]) -> str:
             counts[verdict['verdict']] = counts.get(verdict['verdict'], 0) + 1
             found.append(f'`{leak["name"]}`')
             checked.append(f'**{verdict["verdict"]}**: {verdict["why"]}')
+        held = dict.fromkeys(leak['held_by'] for leak in result['leaks'])
         checked = list(dict.fromkeys(checked)) or [verdicts.get(subject.name, {}).get('quiet', 'nothing to find')]
         failed = f', {result["failed"]} failed' if result['failed'] else ''
         never = len(result.get('unproven', ()))
         tools = f'{len(result["called"])}' + (f', {never} never succeeded' if never else '')
         lines.append(
             f'| {result["package"]} {result["version"]} | {result["pydantic-ai-slim"]} | {result["driven"]} | {tools} '
-            f'| {result["runs"]}{failed} | {"<br>".join(found) or "nothing"} | {"<br>".join(checked)} |'
+            f'| {result["runs"]}{failed} | {"<br>".join(found) or "nothing"} | {", ".join(held)} | {"<br>".join(checked)} |'
         )
     packages = {result['package'] for result in results.values()}
     leaking = {
@@ -152,12 +153,6 @@ def table(results: dict[str, Any], verdicts: dict[str, Any]) -> str:
         f'{len(leaking)} of {len(packages)} packages leak.'
     )
     return '\n'.join([head, '', *lines])
-
-
-def texts() -> str:
-    """Return the texts for the maintainers, as chapters of the page."""
-    found = sorted((HERE / 'findings').glob('*.md'))
-    return '\n\n'.join(f'#{file.read_text().strip()}' for file in found)
 
 
 def judge(verdicts: dict[str, Any], subject: str, name: str) -> dict[str, str]:

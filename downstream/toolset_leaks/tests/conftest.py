@@ -53,7 +53,7 @@ def call_all(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 def make_agent() -> MakeAgent:
     """Makes an agent that calls each of its tools once per run, with the prompt as its arguments."""
 
-    def make(*toolsets: Any, name: str = 'support', **options: Any) -> Agent[Any, str]:
-        return Agent(FunctionModel(call_all), name=name, toolsets=toolsets, **options)
+    def make(*given: Any, name: str = 'support', toolsets: Any = (), **options: Any) -> Agent[Any, str]:
+        return Agent(FunctionModel(call_all), name=name, toolsets=[*given, *toolsets], **options)
 
     return make

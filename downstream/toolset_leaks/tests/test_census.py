@@ -44,11 +44,10 @@ def test_census_has_a_text_with_the_smallest_fix_for_each_package_that_leaks():
         for subject, result in RESULTS.items()
         if any(verdict(subject, leak['name'])['verdict'] == 'leak' for leak in result['leaks'])
     }
-    texts = {file.stem: file.read_text('utf-8') for file in (CENSUS / 'findings').glob('*.md')}
+    texts = {text.split()[0]: text for text in PAGE.partition('<!-- census: end -->')[2].split('\n## ')[1:]}
 
     assert texts.keys() == leaking
     assert 'haiku-skills' in leaking  # keeps one user's skills for the next
     for text in texts.values():
-        assert text.strip() in PAGE
         assert '**Where:**' in text
         assert '**The smallest fix:**' in text

@@ -399,8 +399,8 @@ def test_find_leaks_is_quiet_about_what_is_harmless(make: Callable[[], AbstractT
 def test_find_leaks_says_what_only_runs_at_the_same_time_can_see():
     report = find_leaks(Agent(TestModel(), toolsets=[ResetWhenEntered()]))
 
-    assert [finding.where for finding in report.cleared] == ['`ResetWhenEntered.calls`', '`ResetWhenEntered.seen[0]`']
-    assert 'Cleared by the next run, so seen by runs at the same time only: `ResetWhenEntered.calls`' in str(report)
+    assert [finding.where for finding in report.cleared] == ['`ResetWhenEntered.seen[0]`']
+    assert 'Cleared by the next run, so seen by runs at the same time only: `ResetWhenEntered.seen[0]`' in str(report)
 
 
 def test_find_leaks_is_quiet_about_toolsets_that_a_factory_makes():

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import math
 import weakref
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from pydantic_ai import Agent, FunctionToolset
@@ -151,6 +150,7 @@ async def test_watch_sees_every_way_to_run(how: str):
         else:
             with Agent(TestModel()).override(toolsets=[]) as _, agent.override(toolsets=[Notes()]):
                 await agent.run('milk')
+                await agent.run('bread')  # the double of one run is no leak
 
     assert [leak.name for leak in watch.report.leaks] == ['Notes.kept']
 
@@ -204,44 +204,6 @@ async def test_watch_looks_no_longer_than_it_may(make_agent: MakeAgent):
 
     assert watch.report.incomplete
     assert watch.report.leaks == []
-
-
-async def test_watch_looks_at_less_from_the_second_run_on_where_it_would_take_too_long(make_agent: MakeAgent):
-    class Tree(Notes):
-        def __init__(self) -> None:
-            super().__init__()
-            self.tree = [Leaf() for _ in range(5000)]
-
-    agent = make_agent(Tree())
-    with Watch() as watch:
-        await agent.run('milk')
-        assert not watch.report.incomplete
-        await agent.run('bread')
-        assert watch.report.incomplete
-    with Watch(max_times=math.inf) as whole:
-        await agent.run('milk')
-        await agent.run('bread')
-
-    assert not whole.report.incomplete
-    assert [leak.name for leak in watch.report.leaks] == ['Tree.kept']
-
-
-async def test_watch_of_an_agent_with_long_runs_looks_at_all(make_agent: MakeAgent):
-    class Slow(Notes):
-        def __init__(self) -> None:
-            super().__init__()
-            self.tree = [Leaf() for _ in range(500)]
-
-        async def __aenter__(self) -> Self:
-            await asyncio.sleep(1)
-            return self
-
-    agent = make_agent(Slow())
-    with Watch() as watch:
-        await agent.run('milk')
-        await agent.run('bread')
-
-    assert not watch.report.incomplete
 
 
 async def test_watch_keeps_no_agent_alive(make_agent: MakeAgent):

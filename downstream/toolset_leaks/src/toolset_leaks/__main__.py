@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Find the leaks of the agent that the arguments name.
 
     Returns:
-        0 if nothing leaks, 1 if something does, and 2 if that can't be said, as when no call of a tool succeeded.
+        0 if nothing leaks, 1 if something does, and 2 if that can't be said, as when no call of one of the tools succeeded.
     """
     parser = argparse.ArgumentParser(
         'toolset-leaks',
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(report)
     if report.undecided and given.json:
         print(f'error: {report.undecided}', file=sys.stderr)
-    return 1 if report.leaks else 2 if report.undecided else 0
+    return 1 if report.leaks else 2 if report.undecided or report.unproven else 0
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import fnmatch
-import math
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
@@ -58,7 +57,7 @@ def find_leaks(
         ArgumentsError: `arguments` is about tools that the agent doesn't have.
     """
     driver = _Driver(agent, make_deps or (lambda: deps), skip, Arguments(seed, arguments or {}), timeout)
-    with Watch(shared=shared, max_times=math.inf) as watch:
+    with Watch(shared=shared) as watch:
         _in_thread(lambda: driver.drive(rounds))
     watch.report.called = sorted(driver.tools.keys() - driver.not_called)
     watch.report.not_called = sorted(driver.not_called)
@@ -69,7 +68,7 @@ def find_leaks(
 
 
 def assert_no_leak(agent: Agent[Any, Any], **options: Any) -> None:
-    """Fail if runs of an agent leave state behind that later runs can see, or if no call of a tool succeeded.
+    """Fail if runs of an agent leave state behind that later runs can see, or if no call of one of its tools succeeded.
 
     Args:
         agent: The agent.
@@ -79,7 +78,7 @@ def assert_no_leak(agent: Agent[Any, Any], **options: Any) -> None:
         ToolsetLeakError: They do. It's an `AssertionError`, and says what to write instead.
     """
     report = find_leaks(agent, **options)
-    if report.leaks or report.undecided:
+    if report.leaks or report.undecided or report.unproven:
         raise ToolsetLeakError(report)
 
 

@@ -86,7 +86,9 @@ class _Plugin:
             else:
                 leaks[finding.name] = finding
         runs = sum(report.runs for report in reports)
-        return Report(list(leaks.values()), runs=runs, too_much=any(report.too_much for report in reports))
+        noted = {name: text for report in reports for name, text in report.noted.items() if name not in leaks}
+        too_much = any(report.too_much for report in reports)
+        return Report(list(leaks.values()), noted=noted, runs=runs, too_much=too_much)
 
     # The outermost: what pytest itself shows, as the list of failed tests, comes before.
     @pytest.hookimpl(wrapper=True, tryfirst=True)

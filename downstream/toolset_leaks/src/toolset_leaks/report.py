@@ -29,6 +29,8 @@ class Finding:
     """The name by which it can be declared as shared on purpose, like `TodoToolset.todos`."""
     toolset: str
     """The toolset or capability through which it was reached."""
+    held_by: str
+    """Whether that is a `toolset` or a `capability`, or it's in the `deps`."""
     what: str
     """What changed."""
     left_by: str
@@ -61,6 +63,8 @@ class Report:
     """State of one run that a later run can see."""
     cleared: list[Finding] = field(default_factory=list[Finding])
     """State that each next run cleared when it began, so that only runs at the same time can see it."""
+    noted: dict[str, str] = field(default_factory=dict[str, str])
+    """What looks like a count, a time or a cache of public facts, by name: it's said, and is no leak."""
     runs: int = 0
     """How many runs were watched."""
     failed: list[str] = field(default_factory=list[str])
@@ -81,12 +85,16 @@ class Report:
         """Whether there is something of which it isn't known whether it leaks."""
         return self.too_much or bool(self.unproven) or bool(self.undecided)
 
+    def _but(self) -> str:
+        return ', but what some tools keep is not known' if self.unproven else ''
+
     def __str__(self) -> str:
         if self.leaks:
             head = f'{_count(len(self.leaks), "leak")} found in {_count(self.runs, "run")}:'
         else:
-            head = self.undecided or f'No leak found in {_count(self.runs, "run")}.'
+            head = self.undecided or f'No leak found in {_count(self.runs, "run")}{self._but()}.'
         notes = [f'Cleared by the next run, so seen by runs at the same time only: {one.where}' for one in self.cleared]
+        notes += self.noted.values()
         if self.failed:
             them = 'it' if len(self.failed) == 1 else 'they'
             notes.append(
@@ -198,7 +206,7 @@ def remedy(place: Place, root: Any, by: str = '', *, returns_itself: bool = Fals
             if returns_itself
             else f'whose result shares this, give the new `{own}` one of its own'
         )
-    elif not isinstance(root, AbstractToolset):
+    elif not isinstance(root, AbstractToolset) and not hasattr(root, 'stateful'):
         author = f'let `{own}.for_run()` return a new one for each run, with what is configured'
     elif hasattr(AbstractToolset, 'stateful'):
         author = f'`stateful = True` in `{own}`, and a `copy()` that begins without it'

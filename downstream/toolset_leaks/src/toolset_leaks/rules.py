@@ -103,9 +103,6 @@ DECIDED = re.compile(r'approv(ed|als?)|(auto|always)_approve|granted|consent(s|e
 SIZE_LIMIT = 10_000
 """A container with more entries than this is watched by its length only."""
 
-ALWAYS = 1_100
-"""So many objects are looked into for each run, however short it is: that takes about a millisecond."""
-
 
 @functools.cache
 def origin(module: str) -> Literal['framework', 'library', 'watched']:
@@ -135,6 +132,12 @@ def _packages_on_pydantic_ai() -> frozenset[str]:
         for name in names
         if any(re.match(r'pydantic[-_.]ai\b', text, re.IGNORECASE) for text in importlib.metadata.requires(name) or ())
     )
+
+
+@functools.cache
+def is_client(cls: type[Any]) -> bool:
+    """Whether it's a class of HTTP clients, whose cookies are those of whoever was logged in."""
+    return any(base.__module__.startswith('httpx') and base.__name__ == 'BaseClient' for base in cls.__mro__)
 
 
 @functools.cache
@@ -180,6 +183,12 @@ def is_toolset(value: object) -> bool:
 def is_toolset_class(cls: type) -> bool:
     """Whether it's a class of toolsets or capabilities."""
     return not {'AbstractToolset', 'AbstractCapability'}.isdisjoint(base.__name__ for base in cls.__mro__)
+
+
+@functools.cache
+def holder_kind(cls: type) -> str:
+    """Return `toolset` or `capability`, whichever it's a class of."""
+    return 'capability' if any(base.__name__ == 'AbstractCapability' for base in cls.__mro__) else 'toolset'
 
 
 @functools.cache
@@ -258,6 +267,18 @@ def _is_for_all(value: Any, depth: int = 3) -> bool:
     return all(_is_for_all(one, depth - 1) for one in inside)
 
 
+def has_grown(old: Any, new: Any) -> bool:
+    """Whether a number or a time has become a later one, as a count does."""
+    old = 0 if old is MISSING and isinstance(new, (int, float)) else old
+    if isinstance(new, bool) or isinstance(old, bool):
+        return False
+    if isinstance(new, (datetime.datetime, datetime.date)):
+        return old is None or old is MISSING or (type(old) is type(new) and old <= new)
+    if isinstance(new, float) and old is None:
+        return True  # a time, such as that of `time.monotonic()`
+    return isinstance(new, (int, float)) and isinstance(old, (int, float)) and new > old
+
+
 def looks_loaded(name: str, new: Any, inputs: Inputs) -> bool:
     """Whether what was empty or not there was filled with what is the same for all runs, as settings from a file.
 
@@ -291,21 +312,32 @@ class Inputs:
         offered: The names of all tools that there were. What names others, too, lists the tools, and was not left by a call.
     """
 
-    def __init__(self, *values: Any, called: Iterable[str] = (), offered: Iterable[str] = ()):
+    def __init__(self, *values: Any, asked: Any = (), called: Iterable[str] = (), offered: Iterable[str] = ()):
+        self._asked = set(atoms([asked]))
+        values = (*values, asked)
         self._called = frozenset(called)
         self._others = frozenset(offered) - self._called
         self._atoms = set(atoms(values)) - {''}
         self._texts = {atom for atom in self._atoms if isinstance(atom, str) and len(atom) > 2}
         self._numbers = {atom for atom in self._atoms if isinstance(atom, (int, float)) and abs(atom) > 1}
 
+    def are_asked_for(self, entries: dict[Any, Any]) -> bool:
+        """Whether entries have what the tools were asked for as their keys, and nothing else of what the run was given."""
+        keys = set(atoms([*entries]))
+        return bool(keys) and keys <= self._asked and not self.are_in([*entries.values()])
+
     def are_in(self, value: Any) -> bool:
         """Whether some of it can be found in a value."""
         found = [*atoms([value])]
-        return self._name_a_call(found) or any(
+        return self._name_a_call(found) or self.are_told_by(value)
+
+    def are_told_by(self, value: Any) -> bool:
+        """Whether some of it, but for the names of the tools, can be found in a value."""
+        return any(
             atom in self._atoms or any(text in atom for text in self._texts)
             if isinstance(atom, str)
             else atom in self._numbers
-            for atom in found
+            for atom in atoms([value])
         )
 
     def _name_a_call(self, found: Iterable[Any]) -> bool:

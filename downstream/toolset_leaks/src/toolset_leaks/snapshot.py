@@ -7,9 +7,9 @@ import asyncio
 import collections
 import contextvars
 import functools
+import gc
 import io
 import itertools
-import math
 import operator
 import queue
 import re
@@ -18,7 +18,7 @@ import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from . import rules
 from .rules import MISSING
@@ -62,7 +62,7 @@ class Place:
             return self._with(f'{self.expression}.{key}')
         if group == 'item':
             return self._with(f'{self.expression}[{_short(key)}]')
-        if group in ('inner', 'member'):
+        if group in ('inner', 'member', 'kept'):
             return self
         if group == 'bound':
             return self._with(type(value).__name__ if not isinstance(value, type) else value.__name__, '`{}`', '')
@@ -177,316 +177,95 @@ class Node:
 
 
 class Snapshot:
-    """What can be reached from some objects when a run begins.
-
-    The objects are read many at a time, level by level. Where one was found is only looked up if it has changed.
+    """What can be reached from some objects when a run begins, what is near first.
 
     Args:
         roots: The objects, each with its place.
         max_objects: How many objects are looked into at most.
         max_seconds: How long that takes at most.
-        seconds: After how long no more than `rules.ALWAYS` objects are looked into.
     """
 
-    def __init__(
-        self,
-        roots: Sequence[tuple[Any, Place]],
-        *,
-        max_objects: int = 50_000,
-        max_seconds: float = 2,
-        seconds: float = math.inf,
-    ):
+    def __init__(self, roots: Sequence[tuple[Any, Place]], *, max_objects: int = 50_000, max_seconds: float = 2):
         self.complete = True
         self._max_objects = max_objects
         self._max_seconds = max_seconds
-        self._seconds = seconds
-        self._roots = {id(value): place for value, place in reversed(roots)}
-        self._depths: dict[int, int] = {}
-        self._levels: list[list[_Column]] = []
-        self._classes: dict[type, Any] = {}
         self._nodes: dict[int, Node] = {}
+        self._before: dict[int, list[Group]] = {}
+        self._held: dict[int, list[Group]] = {}
         self._enters = False
         self._owners: Sequence[Snapshot] = ()
-        self._walk([value for value, _ in roots], 0)
+        self._walk([Node(value, place) for value, place in roots])
 
     def add(self, value: Any, place: Place, owners: Sequence[Snapshot]) -> None:
         """Read what can be reached from one more object, but for what is in other snapshots, whose runs it belongs to."""
-        self._roots.setdefault(id(value), place)
         self._owners = owners
-        self._walk([value], 0)
+        self._walk([Node(value, place)])
 
     def __contains__(self, value: object) -> bool:
-        return id(value) in self._depths
+        return id(value) in self._nodes
 
     def __iter__(self) -> Iterator[Any]:
-        return (value for level in self._levels for column in level for value in column.objects)
+        return (node.value for node in self._nodes.values())
 
-    def _walk(self, found: Iterable[Any], depth: int) -> None:
-        """Read objects that were found at a depth, and those that they hold, unless it's done already."""
+    def _walk(self, found: Iterable[Node]) -> None:
+        """Read objects, and those that they hold, unless it's done already."""
         begun = time.perf_counter()
-        held = iter(found)
-        while columns := self._read(held, depth, begun):
-            # Lazily: where there's no time for all, not all has to be chosen from
-            held = itertools.chain(
-                itertools.chain.from_iterable(map(_looked_into, columns)), self._new_classes(columns)
-            )
-            depth += 1
-
-    def _read(self, found: Iterator[Any], depth: int, begun: float) -> list[_Column]:
-        """Read those of the objects that weren't yet, a part at a time, and return them."""
-        columns: list[_Column] = []
-        while part := list(itertools.islice(found, max(1, min(_PART, self._max_objects - len(self._depths))))):
-            if not self._may_go_on(time.perf_counter() - begun):
+        left = collections.deque(found)
+        while left:
+            node = left.popleft()
+            if node.value in self or (isinstance(node.value, type) and not _is_code(node.value)):
+                continue
+            if any(node.value in owner for owner in self._owners):
+                continue
+            if len(self._nodes) >= self._max_objects or time.perf_counter() - begun > self._max_seconds:
                 self.complete = False
-                break
-            columns += [_COLUMNS[way](objects) for (way, _), objects in self._new(part, depth).items()]
-        if columns and depth == len(self._levels):
-            self._levels.append([])
-        if columns:
-            self._levels[depth] += columns
-        return columns
+                return
+            key = id(node.value)
+            self._nodes[key] = node
+            self._before[key] = self._held[key] = read(node.value)
+            left.extend(self._inside(node))
 
-    def _may_go_on(self, seconds: float) -> bool:
-        number = len(self._depths)
-        return number < self._max_objects and seconds < (
-            self._max_seconds if number < rules.ALWAYS else min(self._seconds, self._max_seconds)
-        )
-
-    def _new(self, found: Iterable[Any], depth: int) -> dict[tuple[str, int], list[Any]]:
-        """Return those that weren't read yet, by the way in which they are read; a large container is by itself."""
-        depths = self._depths
-        new: dict[tuple[str, int], list[Any]] = {}
-        for value in found:
-            if (key := id(value)) not in depths:
-                way, alone = _ways[type(value)], 0
-                if way == 'class':
-                    if not _is_code(value):
-                        continue
-                    way = 'other'
-                if self._owners and any(value in owner for owner in self._owners):
-                    continue
-                depths[key] = depth
-                if way in _SIZED and len(value) > _PART:
-                    way, alone = ('other' if len(value) > rules.SIZE_LIMIT else way), key
-                new.setdefault((way, alone), []).append(value)
-        return new
-
-    def _new_classes(self, columns: list[_Column]) -> Iterator[type]:
-        for column in columns:
-            for value in column.objects:
-                cls = rules.class_of(value)
-                if cls not in self._classes:
-                    self._classes[cls] = value
-                    self._enters = self._enters or rules.acts_when_entered(cls)
-                    if _is_code(cls):
-                        yield cls
-
-    def _node(self, value: Any) -> Node:
-        """Look up where an object was found."""
-        if (node := self._nodes.get(id(value))) is None:
-            if (place := self._roots.get(id(value))) is not None:
-                node = Node(value, place)
-            else:
-                holder, group, key = self._holder(value)
-                node = Node(value, self._node(holder), group, key)
-            self._nodes[id(value)] = node
-        return node
-
-    def _holder(self, value: Any) -> tuple[Any, GroupKind, Any]:
-        depth = self._depths[id(value)]
-        if isinstance(value, type) and value in self._classes:
-            instance = self._classes[value]
-            if self._depths[id(instance)] < depth:
-                return instance, 'class', 'class'
-        return next(filter(None, (column.find(value) for column in self._levels[depth - 1])))
+    def _inside(self, node: Node) -> Iterator[Node]:
+        """Yield what an object holds that may be looked into, and its class if that is watched."""
+        for group, keys, values in self._held[id(node.value)]:
+            for key, value in zip(keys, values, strict=False):
+                if _walked[type(value)] and value not in self:
+                    yield Node(value, node, group, key)
+        cls = rules.class_of(node.value)
+        self._enters = self._enters or rules.acts_when_entered(cls)
+        if _is_code(cls) and cls not in self:
+            yield Node(cls, node, 'class', 'class')
 
     def entered(self) -> None:
         """Look once more when the toolsets were entered: what they do then isn't what a run leaves behind."""
-        if not self._enters:
-            return
-        for depth, level in enumerate(list(self._levels)):
-            changed = [column for column in level if column.renew()]
-            self._walk(itertools.chain.from_iterable(map(_looked_into, changed)), depth + 1)
+        for key, node in list(self._nodes.items()) if self._enters else ():
+            now = read(node.value)
+            if not _identical_groups(self._held[key], now):
+                self._held[key] = now
+                self._walk(self._inside(node))
 
     def changes(self) -> Iterator[Change]:
         """Yield what is otherwise now than before the run as well as when it had begun."""
-        for column in itertools.chain.from_iterable(self._levels):
-            for value, before, was, now in column.changed():
-                for old, first, new in zip(was, _aligned(was, before), _aligned(was, now), strict=False):
-                    unlike = {repr(key) for key, *_ in _differences(first, new)}
-                    for key, lost, gained, text in _differences(old, new):
-                        if (old[0] == 'item' and unlike) or repr(key) in unlike:
-                            yield Change(self._node(value), old[0], key, lost, gained, text, old)
-
-
-_PART = 250
-"""How many objects are looked into at once."""
-
-
-class _Column:
-    """Objects, with what each of them held."""
-
-    def __init__(self, objects: list[Any]):
-        self.objects = objects
-        self.before = self.held = self.read()
-        """What they held when the run was about to begin, and when it had begun."""
-
-    def read(self) -> Any:
-        """Return what they hold now."""
-        return [read(value) for value in self.objects]
-
-    def values(self) -> Iterable[Any]:
-        """Return all that they held."""
-        return [held for groups in self.held for _, _, values in groups for held in values]
-
-    def groups(self, held: Any) -> Iterable[list[Group]]:
-        """Return what each of them held."""
-        return held
-
-    def renew(self) -> bool:
-        """Read them once more when the run has begun, and return whether something has changed."""
-        now = self.read()
-        changed = not self.same(self.held, now)
-        if changed:
-            self.held = now
-        return changed
-
-    def same(self, old: Any, new: Any) -> bool:
-        """Whether each of them held the very same."""
-        return all(map(_identical_groups, old, new))
-
-    def changed(self) -> Iterator[tuple[Any, list[Group], list[Group], list[Group]]]:
-        """Yield those that hold something else now, with what they held before the run, when it had begun, and now."""
-        now = self.read()
-        if self.same(self.held, now):
-            return
-        rows = zip(self.objects, *map(self.groups, (self.before, self.held, now)), strict=True)
-        yield from (row for row in rows if not _identical_groups(row[2], row[3]))
-
-    def find(self, value: Any) -> tuple[Any, GroupKind, Any] | None:
-        """Find which of them holds a value, what it is to it, and under which name or index."""
-        for held in (self.held,) if self.held is self.before else (self.held, self.before):
-            for holder, groups in zip(self.objects, self.groups(held), strict=True):
-                for group, keys, values in groups:
-                    for key, other in zip(keys, values, strict=False):
-                        if other is value:
-                            return holder, group, key
-        return None
-
-
-class _Sequences(_Column):
-    """Lists and the like, which are read all at once."""
-
-    group: GroupKind = 'item'
-
-    def read(self) -> Any:
-        return list(map(len, self.objects)), None, list(itertools.chain.from_iterable(self.objects))
-
-    def values(self) -> Iterable[Any]:
-        return self.held[2]
-
-    def groups(self, held: Any) -> Iterable[list[Group]]:
-        lengths, keys, values = held
-        end = 0
-        for length in lengths:
-            start, end = end, end + length
-            own = values[start:end]
-            yield [(self.group, keys[start:end] if keys else own if self.group == 'member' else range(length), own)]
-
-    def same(self, old: Any, new: Any) -> bool:
-        return old[0] == new[0] and _identical(old[2], new[2]) and _identical(old[1] or (), new[1] or ())
-
-    def find(self, value: Any) -> tuple[Any, GroupKind, Any] | None:
-        held = self.held[2], self.before[2]
-        if any(any(map(operator.is_, values, itertools.repeat(value))) for values in held):
-            return super().find(value)
-        return None
-
-
-class _Sets(_Sequences):
-    group = 'member'
-
-
-class _Mappings(_Sequences):
-    def read(self) -> Any:
-        return _entries_of(self.objects)
-
-
-class _Instances(_Sequences):
-    group = 'attribute'
-
-    def read(self) -> Any:
-        return _entries_of(list(map(_dict, self.objects)))
-
-
-def _entries_of(mappings: list[dict[Any, Any]]) -> Any:
-    chain = itertools.chain.from_iterable
-    return list(map(len, mappings)), list(chain(mappings)), list(chain(map(dict[Any, Any].values, mappings)))
-
-
-_dict: Callable[[Any], dict[str, Any]] = operator.attrgetter('__dict__')
-
-_COLUMNS: dict[str, type[_Column]] = {
-    'sequence': _Sequences,
-    'set': _Sets,
-    'mapping': _Mappings,
-    'instance': _Instances,
-    'other': _Column,
-}
-
-
-_EXACT: dict[type[Any], str] = {
-    **dict.fromkeys((list, tuple, collections.deque), 'sequence'),
-    **dict.fromkeys((set, frozenset), 'set'),
-    dict: 'mapping',
-}
-_SIZED = frozenset({'sequence', 'set', 'mapping'})
-
-
-class _Ways(dict[type[Any], str]):
-    """Says how objects of a class are read: many at once, if no code of a user's can be run by that, or each by itself.
-
-    A class is read if its attributes are watched.
-    """
-
-    def __missing__(self, cls: type[Any]) -> str:
-        way = 'class' if issubclass(cls, type) else _EXACT.get(cls, 'other')
-        if way == 'other' and _reader(cls, False) is _read_object and _is_plain(cls):
-            way = 'instance'
-        self[cls] = way
-        return way
-
-
-_ways = _Ways()
-
-
-def _is_plain(cls: type) -> bool:
-    """Whether all that an object of a class holds is in its `__dict__`."""
-    return bool(
-        cls.__dictoffset__
-        and cls.__getattribute__ is object.__getattribute__
-        and not any(isinstance(vars(base).get('__dict__'), property) for base in cls.__mro__)
-        and not _skipped(cls)
-        and not rules.slots(cls)
-        and not _is_tool(cls)
-    )
+        for key, node in self._nodes.items():
+            before, was, now = self._before[key], self._held[key], read(node.value)
+            if _identical_groups(was, now):
+                continue
+            for old, first, new in zip(was, _aligned(was, before), _aligned(was, now), strict=False):
+                unlike = {repr(name) for name, *_ in _differences(first, new)}
+                for name, lost, gained, text in _differences(old, new):
+                    if (old[0] == 'item' and unlike) or repr(name) in unlike:
+                        yield Change(node, old[0], name, lost, gained, text, old)
 
 
 class _Walked(dict[type[Any], bool]):
     """Says whether objects of a class may be looked into."""
 
     def __missing__(self, cls: type[Any]) -> bool:
-        self[cls] = walked = rules.kind(cls) == 'walked' or issubclass(cls, type)
+        self[cls] = walked = rules.kind(cls) == 'walked' or issubclass(cls, type) or rules.is_client(cls)
         return walked
 
 
 _walked = _Walked()
-
-
-def _looked_into(column: _Column) -> Iterator[Any]:
-    """Yield what objects hold that may be looked into."""
-    values = column.values()
-    return itertools.compress(values, map(_walked.__getitem__, map(type, values)))
 
 
 def _aligned(groups: list[Group], others: list[Group]) -> list[Group]:
@@ -515,6 +294,8 @@ def _differences(old: Group, new: Group, only: Any = MISSING) -> Iterator[tuple[
     """Yield the first key, the old and the new value, and words, for each slot that changed, or for a container as a whole."""
     group, old_keys, old_values = old
     _, new_keys, new_values = new
+    if group == 'kept':
+        return
     if group == 'member':
         added, removed = set(new_values) - set(old_values), set(old_values) - set(new_values)
         if added or removed:
@@ -590,6 +371,8 @@ def _reader(cls: type, is_class: bool) -> Callable[[Any], list[Group]]:
     """Choose how objects of a class are read."""
     if is_class:
         return _read_class
+    if rules.is_client(cls):
+        return _read_client
     reader = next((reader for base, reader in _READERS.items() if issubclass(cls, base)), None)
     if reader is None:
         return _read_object
@@ -715,6 +498,24 @@ def _globals(function: types.FunctionType, names: frozenset[str]) -> Iterator[tu
                     yield f'{value.__name__}:{inner}', vars(value)[inner]
 
 
+def _read_cache(function: Any) -> list[Group]:
+    """Return a function that keeps its results, and these: which ones depends on its arguments, but who has one can change it."""
+    held = [one for one in gc.get_referents(function) if one is not function.__dict__]
+    cache = next((one for one in reversed(held) if isinstance(one, dict)), {})
+    held = [*(one for one in held if one is not cache), *cast('dict[Any, Any]', cache).values()]
+    results = [one for one in held if isinstance(one, (list, dict, set, bytearray, collections.deque))]
+    return [('inner', ('func',), (function.__wrapped__,)), ('kept', range(len(results)), tuple(results))]
+
+
+def _read_client(client: Any) -> list[Group]:
+    """Return the cookies of a client, which the next user's requests send."""
+    try:
+        cookies = sorted(f'{one.domain} {one.name}={one.value}' for one in client.cookies.jar)
+    except AttributeError:  # a double, or one that isn't made to its end
+        cookies = []
+    return [('inner', ('cookies',), ('; '.join(cookies),))]
+
+
 def _read_partial(value: Any) -> list[Group]:
     return [('inner', ('func', 'args', 'keywords'), (value.func, value.args, value.keywords))]
 
@@ -738,8 +539,7 @@ _READERS: dict[type, Callable[[Any], list[Group]]] = {
     classmethod: lambda value: [('inner', ('func',), (value.__func__,))],
     property: lambda value: [('inner', ('get', 'set'), (value.fget, value.fset))],
     functools.cached_property: lambda value: [('inner', ('func',), (value.func,))],
-    # What such a function keeps depends on its arguments only, and can't be read.
-    type(functools.cache(lambda: None)): lambda value: [('inner', ('func',), (value.__wrapped__,))],
+    type(functools.cache(lambda: None)): _read_cache,
     dict: _mapping,
     types.MappingProxyType: lambda value: _mapping(dict(value)),
     list: _sequence,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 import re
 import threading
-import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -19,9 +17,6 @@ from pydantic_ai import Agent
 from . import rules
 from .report import Finding, Report, held_by, is_declared, remedy, remedy_of_deps
 from .snapshot import Change, Place, Snapshot, label
-
-_SHARE = 0.3
-"""The part of the time of a watch in which objects are first looked into; they are compared in the rest of it."""
 
 _DEPS = 'the deps'
 
@@ -48,8 +43,6 @@ class _Run:
     """Whether it goes on with a conversation, whose earlier runs may have left something in the deps."""
     used: list[Any] = field(default_factory=list[Any])
     """What it works with in place of the agent's toolsets and capabilities."""
-    begun: float = 0
-    """When it began, on a clock that stands still while something is looked at."""
 
     def __str__(self) -> str:
         return self.title
@@ -81,8 +74,6 @@ class Watch:
         shared: The names of what runs share on purpose, like `TodoToolset.todos` or `tools.CACHE`; `*` stands for anything.
         max_objects: How many objects are looked into for each run at most.
         max_seconds: How long that may take for each run at most.
-        max_times: How many times as long as without a watch a run may take. If there is too much for that, less of it is looked
-            into from the second run of an agent on, but at least 1,100 objects, and the report says so.
     """
 
     def __init__(
@@ -91,12 +82,10 @@ class Watch:
         shared: Sequence[str] = (),
         max_objects: int = 50_000,
         max_seconds: float = 2,
-        max_times: float = 3,
     ):
         self.shared = tuple(shared)
         self.max_objects = max_objects
         self.max_seconds = max_seconds
-        self.max_times = max_times
         self.report = Report()
         self.context = ''
         """Where the runs take place, such as the name of a test; it's added to their titles."""
@@ -106,8 +95,6 @@ class Watch:
         self._known: dict[str, Finding] = {}
         self._left: list[_Left] = []
         self._given: dict[int, Callable[[], Any]] = {}
-        self._shortest: dict[int, tuple[weakref.ref[Any], float]] = {}
-        self._spent = 0.0
 
     def __enter__(self) -> Self:
         global _original_iter
@@ -125,22 +112,19 @@ class Watch:
     def begin(self, agent: Any, prompt: Any, given: Sequence[Any], deps: Any = None, *, goes_on: bool = False) -> _Run:
         """Look at what a run is about to use."""
         with self._lock:
-            begun = time.perf_counter()
             number = next(self._numbers)
+            # What takes the place of the agent's own toolsets, as a test's double does, is given to this run only, too.
+            given = [*_overriding(agent), *given]
             known = [toolset for toolset in given if self._was_given(toolset)]
             fresh = [toolset for toolset in given if not any(toolset is other for other in known)]
-            roots = [*agent.toolsets, *_capabilities(agent), *known, *fresh]
+            own = [toolset for toolset in agent.toolsets if not any(toolset is other for other in given)]
+            roots = [*own, *_capabilities(agent), *known, *fresh]
             places = [
                 (root, Place(type(root).__name__, holder=label(root)))
                 for root in roots
                 if rules.kind(rules.class_of(root)) == 'walked'
             ]
-            snapshot = Snapshot(
-                places,
-                max_objects=self.max_objects,
-                max_seconds=self.max_seconds,
-                seconds=(self.max_times - 1) * self._shortest_run(agent) * _SHARE,
-            )
+            snapshot = Snapshot(places, max_objects=self.max_objects, max_seconds=self.max_seconds)
             active = [other.snapshot for other in self._active]
             if rules.kind(rules.class_of(deps)) == 'walked' and not any(deps in other for other in active):
                 snapshot.add(deps, Place('deps', holder=_DEPS), active)
@@ -152,14 +136,11 @@ class Watch:
             for other in self._active:
                 other.beside.append(run)
             self._active.append(run)
-            self._spent += time.perf_counter() - begun
-            run.begun = time.perf_counter() - self._spent
             return run
 
     def entered(self, run: _Run, used: list[Any]) -> None:
         """Find out what of earlier runs is still there when a run has begun."""
         with self._lock:
-            begun = time.perf_counter()
             run.used = used
             run.snapshot.entered()
             for left in [left for left in self._left if self._concerns(left, run)]:
@@ -169,7 +150,6 @@ class Watch:
                 elif not left.finding.read_by:
                     left.finding.read_by = str(run)
                     self._report(left.finding, self.report.leaks)
-            self._spent += time.perf_counter() - begun
 
     def end(
         self,
@@ -181,11 +161,7 @@ class Watch:
     ) -> None:
         """Find out what a run has changed."""
         with self._lock:
-            begun = time.perf_counter()
             self._active.remove(run)
-            if error is None:
-                seconds = min(self._shortest_run(run.agent), begun - self._spent - run.begun)
-                self._shortest[id(run.agent)] = weakref.ref(run.agent), seconds
             self.report.runs += 1
             if error is not None:
                 self.report.failed.append(f'{run}: {type(error).__name__}: {error}')
@@ -194,18 +170,16 @@ class Watch:
                 # What is in the deps is no input to what is in the deps.
                 given = inputs if change.place.holder != _DEPS else _inputs(messages, None, offered)[0]
                 if not is_declared(change.place.name, self.shared) and not _is_harmless(change, given):
-                    self._leave(run, change, called)
+                    self._leave(run, change, called, _note(change, given, _Returned(messages)))
             for toolset in run.given:
                 self._given[id(toolset)] = _reference(toolset)
-            self._spent += time.perf_counter() - begun
 
-    def _shortest_run(self, agent: Any) -> float:
-        """Return how long the shortest run of an agent took by itself, or infinity if there was none yet."""
-        known, seconds = self._shortest.get(id(agent), (None, math.inf))
-        return seconds if known is not None and known() is agent else math.inf
-
-    def _leave(self, run: _Run, change: Change, called: list[str]) -> None:
+    def _leave(self, run: _Run, change: Change, called: list[str], note: str) -> None:
         name = change.slot.name
+        if note and name not in self._known:
+            self.report.noted.setdefault(name, f'{change.place}: {change.text}, left by {run}. {note}')
+            return
+        self.report.noted.pop(name, None)
         beside = [other for other in run.beside if change.node.value in other.snapshot]
         root = next((root for root in run.roots if label(root) == change.place.holder), run.roots[0])
         if (finding := self._known.get(name)) is None:
@@ -215,6 +189,7 @@ class Watch:
                 where=str(change.place),
                 name=name,
                 toolset=change.place.holder,
+                held_by='deps' if change.place.holder == _DEPS else rules.holder_kind(rules.class_of(root)),
                 what=change.text,
                 left_by=f'{run}{tools}{unsure}',
                 remedy=_remedy(run, change, root),
@@ -298,6 +273,45 @@ def _tree(value: Any) -> Iterator[Any]:
             yield from _tree(inner)
 
 
+def _overriding(agent: Any) -> list[Any]:
+    """Return the toolsets of `agent.override(toolsets=[...])`, if the run is in such a block."""
+    found = getattr(agent, '_override_toolsets', None)
+    return list(getattr(found.get(), 'value', ())) if found is not None else []
+
+
+class _Returned:
+    """What the tools of a run have returned."""
+
+    def __init__(self, messages: Sequence[Any]):
+        parts = [part for message in messages for part in message.parts]
+        returned = [part.content for part in parts if part.part_kind == 'tool-return']
+        self.atoms = set(rules.atoms(returned))
+        self.texts = ' '.join(str(one) for one in returned)
+
+    def tells(self, value: Any) -> bool:
+        """Whether a value can be found in it."""
+        return any(atom in self.atoms or str(atom) in self.texts for atom in rules.atoms([value]))
+
+
+def _note(change: Change, inputs: rules.Inputs, returned: _Returned) -> str:
+    """Say what is to be known of a change that tells no run of another one, as far as that can be seen; or nothing."""
+    if change.group in ('inner', 'member'):
+        return ''
+    new, grown = change.new, rules.has_grown(change.old, change.new)
+    if change.group == 'item':
+        pairs = [(change.old.get(key, rules.MISSING), value) for key, value in change.new.items()]
+        grown = bool(pairs) and not change.old.keys() - change.new.keys() and all(rules.has_grown(*it) for it in pairs)
+        new = [*change.new.values()]
+        if inputs.are_told_by([*change.new]):
+            grown = False
+    if grown and not returned.tells(new) and not inputs.are_in(new):
+        return 'It looks like a count or a time of all runs. If a tool decides by it, as by a limit, give each run its own.'
+    added = isinstance(change.new, dict) and not change.old and isinstance(change.node.value, dict)
+    if change.group == 'item' and added and returned.tells(change.new) and inputs.are_asked_for(change.new):
+        return 'It looks like a cache of what was asked for. If that depends on who asks, give each run its own.'
+    return ''
+
+
 def _toolsets(given: Any) -> list[Any]:
     return [*given] if given else []
 
@@ -328,7 +342,9 @@ def _inputs(messages: Sequence[Any], deps: Any, offered: Sequence[str]) -> tuple
     calls = [part for part in parts if part.part_kind == 'tool-call']
     prompts = [part.content for part in parts if part.part_kind == 'user-prompt']
     called = [call.tool_name for call in calls]
-    return rules.Inputs(prompts, [_arguments(call) for call in calls], deps, called=called, offered=offered), called
+    return rules.Inputs(
+        prompts, deps, asked=[_arguments(call) for call in calls], called=called, offered=offered
+    ), called
 
 
 def _arguments(call: Any) -> Any:
