@@ -75,7 +75,9 @@ tasks, threads, connections of `sqlite3`, loggers, modules, weak references, com
 FRAMEWORK_RESOURCES = ('pydantic_ai.mcp', 'pydantic_ai.toolsets.fastmcp')
 """Modules of sessions: their toolsets, with subclasses, count how often they were entered, and cache what a server said."""
 
-FRAMEWORK_SCHEMAS = frozenset({'ToolDefinition', 'ToolsetTool', 'FunctionToolsetTool', 'FunctionSchema', 'StandIn'})
+FRAMEWORK_SCHEMAS = frozenset(
+    {'ToolDefinition', 'ToolsetTool', 'FunctionToolsetTool', 'FunctionSchema', 'StandIn', 'SharedToolset'}
+)
 """Classes of the framework that describe tools, and what stands for toolsets that runs share on purpose, by `shared()` or a scope."""
 
 TOOL_ATTRIBUTES = frozenset({'function', 'prepare', 'args_validator'})
