@@ -387,13 +387,21 @@ def pay_many(amount: list[Boxed], more: int = 1) -> str:
     return 'paid'
 
 
+def one(amount: Any) -> dict[str, Any]:
+    return {'amount': amount}
+
+
+def many(amount: Any) -> dict[str, Any]:
+    return {'amount': [{'amount': amount}]}
+
+
 @pytest.mark.parametrize(
     ('function', 'sent'),
     [
-        (pay_secret, lambda amount: {'amount': amount}),
-        (pay_masked, lambda amount: {'amount': amount}),
-        (pay_boxed, lambda amount: {'amount': amount}),
-        (pay_many, lambda amount: {'amount': [{'amount': amount}]}),
+        (pay_secret, one),
+        (pay_masked, one),
+        (pay_boxed, one),
+        (pay_many, many),
     ],
 )
 async def test_answer_counts_for_what_runs_whatever_its_type_shows(function: Any, sent: Any) -> None:
@@ -418,7 +426,11 @@ def greet(names: Iterable[str]) -> str:
     return 'greeted'
 
 
-@pytest.mark.parametrize('rule', ['ask', {}, lambda arguments: 'allow' if list(arguments['names']) else 'deny'])
+def if_named(arguments: dict[str, Any]) -> str:
+    return 'allow' if list(arguments['names']) else 'deny'
+
+
+@pytest.mark.parametrize('rule', ['ask', {}, if_named])
 async def test_iterable_is_not_used_up_by_being_judged_or_shown(rule: Any) -> None:
     seen: list[Any] = []
 
@@ -453,8 +465,12 @@ async def test_tool_that_asks_twice_is_refused_and_never_gets_what_was_not_valid
 ALLOWED: dict[str, Any] = {'account': {'*': 'allow'}}
 
 
+def allow_all(arguments: dict[str, Any]) -> str:
+    return 'allow'
+
+
 @pytest.mark.parametrize(
-    ('rule', 'asked'), [(ALLOWED, 1), (lambda arguments: 'allow', 1), ('ask', 1), (None, 1), ('allow', 0), ('deny', 0)]
+    ('rule', 'asked'), [(ALLOWED, 1), (allow_all, 1), ('ask', 1), (None, 1), ('allow', 0), ('deny', 0)]
 )
 @pytest.mark.parametrize('requires', [False, True])
 async def test_only_the_word_allow_overrules_a_tool_that_asks_itself(rule: Any, asked: int, requires: bool) -> None:

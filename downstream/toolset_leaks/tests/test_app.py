@@ -196,6 +196,10 @@ def read_settings() -> dict[str, str]:
     return {'currency': 'EUR'}
 
 
+def fresh_notes(ctx: RunContext[Any]) -> Notes:
+    return Notes()
+
+
 def price(text: str) -> str:
     return read_settings()['currency']
 
@@ -206,7 +210,7 @@ HARMLESS: dict[str, Callable[[], dict[str, Any]]] = {
     'a client, a lock and settings': lambda: {'toolsets': [Lazy()]},
     'settings in a cache': lambda: {'toolsets': [FunctionToolset[Any]([price])]},
     'a tool that keeps nothing': lambda: {'toolsets': [FunctionToolset[Any]([echo])]},
-    'a factory': lambda: {'toolsets': [lambda ctx: Notes()]},
+    'a factory': lambda: {'toolsets': [fresh_notes]},
 }
 
 

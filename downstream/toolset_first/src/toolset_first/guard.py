@@ -121,7 +121,9 @@ def _listed(arguments: Any) -> Any:
         return arguments
     given = cast('dict[str, Any]', arguments)
     try:
-        return {name: list(one) if isinstance(one, Iterator) else one for name, one in given.items()}
+        return {
+            name: list(cast('Iterator[Any]', one)) if isinstance(one, Iterator) else one for name, one in given.items()
+        }
     except ValidationError as error:  # of an entry: it is validated only now
         raise ModelRetry(str(error)) from error
 

@@ -160,7 +160,7 @@ def shell(
     for words, verdict in commands.items():
         if not isinstance(words, str) or verdict not in VERDICTS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ToolsetFirstError(f'{words!r}: {verdict!r} is no rule for a command. Write `allow`, `ask` or `deny`.')
-    known = [(_begin(words), verdict) for words, verdict in commands.items()]
+    known: list[tuple[Any, Verdict]] = [(_begin(words), verdict) for words, verdict in commands.items()]
 
     def judge_command(arguments: dict[str, Any]) -> Verdict:
         try:

@@ -18,7 +18,7 @@ import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from . import rules
 from .rules import MISSING
@@ -500,10 +500,11 @@ def _globals(function: types.FunctionType, names: frozenset[str]) -> Iterator[tu
 
 def _read_cache(function: Any) -> list[Group]:
     """Return a function that keeps its results, and these: which ones depends on its arguments, but who has one can change it."""
-    held = [one for one in gc.get_referents(function) if one is not function.__dict__]
-    cache = next((one for one in reversed(held) if isinstance(one, dict)), {})
-    held = [*(one for one in held if one is not cache), *cast('dict[Any, Any]', cache).values()]
-    results = [one for one in held if isinstance(one, (list, dict, set, bytearray, collections.deque))]
+    held: list[Any] = [one for one in gc.get_referents(function) if one is not function.__dict__]
+    cache: Any = next((one for one in reversed(held) if issubclass(type(one), dict)), {})
+    held = [*(one for one in held if one is not cache), *cache.values()]
+    kinds = (list, dict, set, bytearray, collections.deque)
+    results = [one for one in held if issubclass(type(one), kinds)]
     return [('inner', ('func',), (function.__wrapped__,)), ('kept', range(len(results)), tuple(results))]
 
 

@@ -306,7 +306,7 @@ def _note(change: Change, inputs: rules.Inputs, returned: _Returned) -> str:
             grown = False
     if grown and not returned.tells(new) and not inputs.are_in(new):
         return 'It looks like a count or a time of all runs. If a tool decides by it, as by a limit, give each run its own.'
-    added = isinstance(change.new, dict) and not change.old and isinstance(change.node.value, dict)
+    added = issubclass(type(change.new), dict) and not change.old and isinstance(change.node.value, dict)
     if change.group == 'item' and added and returned.tells(change.new) and inputs.are_asked_for(change.new):
         return 'It looks like a cache of what was asked for. If that depends on who asks, give each run its own.'
     return ''
