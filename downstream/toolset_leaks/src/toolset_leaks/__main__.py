@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(report)
     if report.undecided and given.json:
         print(f'error: {report.undecided}', file=sys.stderr)
-    return 1 if report.leaks else 2 if report.undecided or report.unproven else 0
+    return 1 if report.leaks else 2 if report.incomplete else 0
 
 
 def _read(file: Path) -> dict[str, Any]:
