@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from argparse import ArgumentParser
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
-from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from hookable_toolset import AgentContext, BaseTool, GlobalHooks, Session, SessionStore, Toolset
 
@@ -113,16 +112,6 @@ def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse([calls[len(returned)] if len(returned) < len(calls) else TextPart(' / '.join(returned))])
 
 
-async def streamed(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
-    """Answer the same, word by word."""
-    for part in scripted(messages, info).parts:
-        if isinstance(part, ToolCallPart):
-            yield {0: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
-        elif isinstance(part, TextPart):
-            for word in part.content.split(' '):
-                yield f'{word} '
-
-
 # Built once, for all users.
 shop: Toolset[AgentContext] = Toolset(
     tools=[Stock, Basket, Pay, AskHelper],
@@ -133,7 +122,7 @@ shop: Toolset[AgentContext] = Toolset(
 )
 helper = Agent(FunctionModel(scripted), name='helper', deps_type=AgentContext, toolsets=[shop.subset(['basket'])])
 agent = Agent(
-    FunctionModel(scripted, stream_function=streamed),
+    FunctionModel(scripted),
     name='shop',
     deps_type=AgentContext,
     toolsets=[shop],

@@ -26,7 +26,7 @@ def test_main_example_shows_what_it_says(monkeypatch: pytest.MonkeyPatch, capsys
         'paid 4 EUR',
         "revision 1 waits for: pay {'amount': '5'}",
         "    stock -> 7 {'asked for': 'COFFEE'}",
-        'tea / paid 5 EUR ',
+        'tea / paid 5 EUR',
         "An exception is raised as it is: PermissionError('The shop is closed.')",
     ):
         assert f'{line}\n' in shown
@@ -59,7 +59,6 @@ def test_examples_of_the_readme_run(
                 return context.customer
 
         assert asyncio.run(talk()) == 'grace'
-        assert capsys.readouterr().out == 'Hello there'
 
     class Quick(BaseTool):
         name = 'quick'
