@@ -10,8 +10,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 # `make downstream NAME=toolset_leaks ARGS=--hypothesis-profile=long` tries more.
-settings.register_profile('short', max_examples=25)
-settings.register_profile('long', max_examples=1000)
+settings.register_profile('short', max_examples=25, deadline=None)
+settings.register_profile('long', max_examples=1000, deadline=None)
 settings.load_profile('short')
 
 pytest_plugins = ['pytester']

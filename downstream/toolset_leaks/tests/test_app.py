@@ -260,6 +260,17 @@ async def test_count_that_the_model_is_told_is_a_leak(make_agent: MakeAgent):
     assert watch.report.noted == {}
 
 
+async def test_what_others_asked_for_is_no_cache_of_what_a_tool_returned(make_agent: MakeAgent):
+    asked: dict[str, int] = {}
+
+    def search(text: str) -> list[str]:
+        asked[text] = 1
+        return [text]
+
+    watch = await use(make_agent(FunctionToolset[Any]([search]), deps_type=User))
+    assert [leak.name for leak in watch.report.leaks] == ['search.asked']
+
+
 async def test_capability_is_told_to_copy_where_it_can_be_stateful(make_agent: MakeAgent):
     watch = await use(make_agent(**LEAKS['Remembering.prompts'](), deps_type=User))
     [leak] = watch.report.leaks

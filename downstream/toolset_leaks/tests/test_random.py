@@ -105,7 +105,7 @@ def build(keeper: str, holder: str, writer: int, number: int, read: Callable[[An
     return kept
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(parts, min_size=1, max_size=3), st.sampled_from(READERS), st.integers(0, 3), st.integers(0, 99))
 def test_random_toolsets_leak_is_found_exactly_where_it_is(
     made: list[Part], read: Callable[[Any, str], Any], wraps: int, seed: int

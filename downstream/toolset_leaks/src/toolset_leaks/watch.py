@@ -7,7 +7,7 @@ import itertools
 import re
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -292,6 +292,15 @@ class _Returned:
         """Whether a value can be found in it."""
         return any(atom in self.atoms or str(atom) in self.texts for atom in rules.atoms([value]))
 
+    def tells_each(self, values: Iterable[Any]) -> bool:
+        """Whether each of some values was returned, and not only a text or a number that happens to be in one."""
+        return all(
+            any(
+                atom in self.atoms or (isinstance(atom, str) and len(atom) > 2 and atom in self.texts) for atom in found
+            )
+            for found in (list(rules.atoms([value])) for value in values)
+        )
+
 
 def _note(change: Change, inputs: rules.Inputs, returned: _Returned) -> str:
     """Say what is to be known of a change that tells no run of another one, as far as that can be seen; or nothing."""
@@ -307,7 +316,12 @@ def _note(change: Change, inputs: rules.Inputs, returned: _Returned) -> str:
     if grown and not returned.tells(new) and not inputs.are_in(new):
         return 'It looks like a count or a time of all runs. If a tool decides by it, as by a limit, give each run its own.'
     added = issubclass(type(change.new), dict) and not change.old and isinstance(change.node.value, dict)
-    if change.group == 'item' and added and returned.tells(change.new) and inputs.are_asked_for(change.new):
+    if (
+        change.group == 'item'
+        and added
+        and returned.tells_each(change.new.values())
+        and inputs.are_asked_for(change.new)
+    ):
         return 'It looks like a cache of what was asked for. If that depends on who asks, give each run its own.'
     return ''
 
