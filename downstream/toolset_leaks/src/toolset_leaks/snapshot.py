@@ -501,7 +501,7 @@ def _globals(function: types.FunctionType, names: frozenset[str]) -> Iterator[tu
 def _read_cache(function: Any) -> list[Group]:
     """Return a function that keeps its results, and these: which ones depends on its arguments, but who has one can change it."""
     held: list[Any] = [one for one in gc.get_referents(function) if one is not function.__dict__]
-    cache: Any = next((one for one in reversed(held) if issubclass(type(one), dict)), {})
+    cache: Any = next((one for one in reversed(held) if issubclass(type(one), dict)), dict[Any, Any]())
     held = [*(one for one in held if one is not cache), *cache.values()]
     kinds = (list, dict, set, bytearray, collections.deque)
     results = [one for one in held if issubclass(type(one), kinds)]
