@@ -17,22 +17,21 @@ from pathlib import Path
 import pytest
 
 from ..fork.engines.killing import Moment, at_any_time, forking, run_with_kills, run_with_kills_on_temporal
-from ..fork.line import WAYS_TO_MAKE_DURABLE
 
 Figures = Callable[[str], Counter[str]]
 
-KILLS = int(os.environ.get('KILLS', '300')) // len(WAYS_TO_MAKE_DURABLE)
+KILLS = int(os.environ.get('KILLS', '300'))
 IN_A_RUN = 10
+WAY = 'capability'
+"""The only way to make an agent durable with which state is recorded."""
 
 
 @pytest.mark.anyio
 # The engines warn of what is not our concern.
 @pytest.mark.filterwarnings('ignore')
-@pytest.mark.parametrize('way', WAYS_TO_MAKE_DURABLE)
 @pytest.mark.parametrize('engine', ['Temporal', 'DBOS', 'Prefect'])
 async def test_run_outlives_the_processes_that_work_on_it(
     engine: str,
-    way: str,
     full: bool,
     figures: Figures,
     postgres: str,
@@ -51,11 +50,11 @@ async def test_run_outlives_the_processes_that_work_on_it(
         client = await stack.enter_async_context(temporal_server()) if engine == 'Temporal' else None
         if engine == 'Prefect':
             stack.enter_context(prefect_server())
-        start = stack.enter_context(forking(engine.lower(), way))
+        start = stack.enter_context(forking(engine.lower(), WAY))
 
         async def run(folder: Path, kills: int, moment: Moment) -> int:
             if client:
-                killed, _ = await run_with_kills_on_temporal(start, way, client, folder, kills, moment)
+                killed, _ = await run_with_kills_on_temporal(start, WAY, client, folder, kills, moment)
                 return killed
             address = f'{postgres}/{folder.name}'
             return await asyncio.to_thread(run_with_kills, start, engine.lower(), address, folder, kills, moment)
