@@ -252,14 +252,15 @@ def _branch(options: Namespace, report: Report) -> str:
         report,
         onto=options.onto,
         name=options.name,
-        tools=options.tools,
     )
+    pages = ', '.join(f'`{page}`' for page in made.pages)
     listed = '\n'.join(f'- {subject}' for subject in made.subjects)
     return '\n'.join(
         [
             f'`{options.clone}` is on the new branch `{made.name}`, which adds to `{made.onto}`:\n{listed}',
             f'The title and the text of the pull request are in `{line.show(made.text)}`.',
-            *made.notes,
+            *([f'Add {pages} to the navigation of the docs there.'] if pages else []),
+            'Run `make format`, `make lint` and `make typecheck` there before you push.',
         ]
     )
 
@@ -371,9 +372,6 @@ def _add_branch(parser: ArgumentParser) -> None:
         '--onto', metavar='REV', help="where the branch begins; the tag of the line's release if left out"
     )
     parser.add_argument('--name', metavar='BRANCH', help="the branch's name; that of the patch if left out")
-    parser.add_argument(
-        '--no-tools', dest='tools', action='store_false', help="leave upstream's formatter and checks out"
-    )
 
 
 def _add_matrix(parser: ArgumentParser) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import tomllib
 
+from pydantic_ai_slim.fork.names import UPSTREAM_FOLDER
 from series.git import Git
-from series.nav_entries import module_of
 
 _SETTINGS = 'pyproject.toml'
 
@@ -68,7 +68,8 @@ def write_imports(folder: Path, paths: Iterable[str]) -> Path:
 
     Upstream's tests import them all, so what runs then, such as a signature, is not for the tests of a patch.
     """
-    modules = [module_of(path) for path in paths]
+    names = (re.sub(r'(/__init__)?\.py$', '', path.removeprefix(f'{UPSTREAM_FOLDER}/')) for path in paths)
+    modules = [name.replace('/', '.') for name in names]
     program = folder / 'imports.py'
     program.write_text(
         'import contextlib, importlib\n'

@@ -201,10 +201,6 @@ class CloneError(SeriesError):
     """A clone of upstream that a branch can't be made in as it is."""
 
 
-class ToolsError(SeriesError):
-    """Upstream's own checks that failed on a branch."""
-
-
 class ExtractError(SeriesError):
     """A tree that can't be written as a series."""
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic_ai_slim.fork.line import patch_name
 from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
-from series.errors import ApplyError, CloneError, ToolsError
+from series.errors import ApplyError, CloneError
 from series.git import Git, environment, user_environment, words
 from series.line import Line
 from series.merge import misfits
 from series.message import Message, all_needs, direct_needs, read_message
-from series.nav_entries import list_additions
 from series.progress import Report
-from series.pull_request import pull_request_text, upstream_template
+from series.pull_request import pull_request_text
 from series.tree import unfinished
 
 _OURS = {'Needs', 'Forwarded'}
@@ -27,9 +23,6 @@ _OURS = {'Needs', 'Forwarded'}
 
 _SHOWN = 10
 """How many of a clone's changed files are named."""
-
-_TOOLS = {'format': 'ruff', 'lint': 'ruff', 'typecheck': 'pyright'}
-"""Upstream's own targets for make, and the program that each runs with `uv run`."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +35,8 @@ class Branch:
     """Of its commits."""
     text: Path
     """The file with the pull request's title and body."""
-    notes: list[str]
-    """What the user should know, in full sentences."""
+    pages: list[str]
+    """Pages that it adds: releases ship none of the files that list them, so no patch can."""
 
 
 def branch(
@@ -54,7 +47,6 @@ def branch(
     *,
     onto: str | None = None,
     name: str | None = None,
-    tools: bool = True,
 ) -> Branch:
     """Make a branch with a patch and all patches that it needs, in the order of the series, and switch the clone to it.
 
@@ -68,12 +60,12 @@ def branch(
         report: Is told of each step.
         onto: The revision that the branch begins at; by default the tag of the line's release.
         name: What to call the branch; by default after the subject of the patch.
-        tools: Run upstream's own formatter and checks on the branch, as far as they are installed there.
+
 
     Raises:
         CloneError: The clone is none, or isn't in a state to make a branch in.
         ApplyError: A patch doesn't apply there; the clone is as it was.
-        ToolsError: The branch is made, but upstream's own checks fail on it.
+
     """
     report('Reading the patches')
     messages = {path: read_message(path) for path in line.patches}
@@ -92,22 +84,16 @@ def branch(
             report(f'Applying `{patch_name(each)}`', done, len(stack))
             _apply(plumbing, line, each, onto)
             commit = _commit(plumbing, commit, _message(messages[each]), Path(scratch))
-        changed, notes = list_additions(git, target, commit)
-        for path, listed in changed.items():
-            (Path(scratch) / 'listed').write_text(listed, 'utf-8')
-            blob = plumbing.run('hash-object', '-w', '--no-filters', str(Path(scratch) / 'listed'))
-            plumbing.run('update-index', '--add', '--cacheinfo', f'100644,{blob},{path}')
-        if changed:
-            commit = _commit(plumbing, commit, 'List the new pages and names in the docs', Path(scratch))
-            named = ', '.join(f'`{path}`' for path in changed)
-            notes.insert(0, f'A commit of its own lists what is new in {named}; look at it.')
     report(f'Making the branch `{name}`')
-    text = _write_text(line, patch, messages, stack, git, target)
+    text = line.root / 'build' / 'pull-requests' / line.name / f'{patch.stem}.md'
+    text.parent.mkdir(parents=True, exist_ok=True)
+    text.write_text(pull_request_text(messages[patch], [messages[each] for each in stack[:-1]]), 'utf-8')
     _switch(git, name, commit)
-    if tools:
-        notes += _run_tools(git, name, text, line, report)
+    pages = git.lines(
+        '-c', 'core.quotePath=false', 'diff', '--name-only', '--diff-filter=A', target, commit, 'docs/*.md'
+    )
     subjects = [messages[each].subject for each in stack]
-    return Branch(name, onto or f'v{line.name}', subjects, text, notes)
+    return Branch(name, onto or f'v{line.name}', subjects, text, pages)
 
 
 # The clone
@@ -247,78 +233,3 @@ def _switch(git: Git, name: str, commit: str) -> None:
             'Move away what git names, then run the same command again.',
             words(done),
         )
-
-
-# The pull request
-
-
-def _write_text(
-    line: Line, patch: Path, messages: dict[Path, Message], stack: list[Path], git: Git, target: str
-) -> Path:
-    # Pull requests are made against upstream's main branch, whose template can be newer than the release.
-    heads = git.lines('for-each-ref', '--format=%(refname)', 'refs/remotes/*/HEAD', 'refs/remotes/*/main')
-    template = upstream_template(git, [*heads, target])
-    needed = [messages[each] for each in stack[:-1]]
-    text = line.root / 'build' / 'pull-requests' / line.name / f'{patch.stem}.md'
-    text.parent.mkdir(parents=True, exist_ok=True)
-    text.write_text(pull_request_text(messages[patch], needed, template), 'utf-8')
-    return text
-
-
-def _run_tools(git: Git, name: str, text: Path, line: Line, report: Report) -> list[str]:
-    """Run upstream's own formatter and checks, and say what came of them."""
-    notes: list[str] = []
-    failed: list[str] = []
-    said: list[str] = []
-    for target, program in _TOOLS.items():
-        if missing := _missing(git, program):
-            notes.append(f'Skipped `make {target}`: {missing}.')
-            continue
-        report(f'Running `make {target}`')
-        done = _make(git.folder, target)
-        if done.returncode:
-            failed.append(f'`make {target}`')
-            said.append(words(done))
-        elif target == 'format' and (changes := git.lines('diff', '--name-only')):
-            listed = ', '.join(f'`{path}`' for path in changes)
-            notes.append(
-                f'`make format` changed {listed}. Look at it with `git -C {git.folder} diff`, and put it into the last '
-                f'commit with `git -C {git.folder} commit --all --amend --no-edit`.'
-            )
-        else:
-            notes.append(f'`make {target}` {"changes nothing" if target == "format" else "passes"}.')
-    if failed:
-        raise ToolsError(
-            f'The branch `{name}` is made, and the text of the pull request is in `{line.show(text)}`, but on it '
-            f'{" and ".join(failed)} {"fail" if len(failed) > 1 else "fails"}.',
-            '\n'.join([*notes, f'Correct it in `{git.folder}`, and run that there again.']),
-            '\n\n'.join(said),
-        )
-    return notes
-
-
-def _missing(git: Git, program: str) -> str:
-    """Say what is missing to run one of upstream's targets."""
-    for command in ('make', 'uv'):
-        if not shutil.which(command):
-            return f"`{command}` isn't on the path"
-    if not (git.folder / 'Makefile').exists():
-        return 'there is no `Makefile`'
-    installed = git.folder / os.environ.get('UV_PROJECT_ENVIRONMENT', '.venv')
-    if not any((installed / folder / program).exists() for folder in ('bin', 'Scripts')):
-        return f"`{program}` isn't installed in `{installed.name}`, which `make install` does"
-    return ''
-
-
-def _make(folder: Path, target: str) -> subprocess.CompletedProcess[bytes]:
-    # The tool's own environment and the variables of an outer make, such as `N`, are none of that make's business.
-    ours = ('VIRTUAL_ENV', 'MAKEFLAGS', 'MFLAGS', 'MAKELEVEL', 'MAKEOVERRIDES', 'PYTHONPATH')
-    kept = {key: value for key, value in os.environ.items() if key not in ours}
-    return subprocess.run(
-        ['make', '--no-print-directory', target],
-        cwd=folder,
-        env=kept,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from series.errors import ApplyError, CloneError, NoPatchError, ToolsError
-from series.git import Git
+from series.errors import ApplyError, CloneError, NoPatchError
 from series.line import Line
 from series.message import read_message
-from series.nav_entries import list_additions
 from series.patches import find_patch
 from series.pull_request import pull_request_text, unwrap
 from series.verbs.apply import apply
@@ -27,26 +24,6 @@ TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 ADD = PACKAGE['pydantic_ai/tools.py']
 SUBTRACT = ADD + '\n\ndef subtract(a: int, b: int) -> int:\n    return a - b\n'
 BODY = 'It is asked for.\nA subclass cannot\ndo it.'
-TEMPLATE = """\
-- Closes #<issue>
-
-<!-- Thank you -->
-
-### Checklist
-
-- [ ] Tested
-"""
-MAKEFILE = """\
-.PHONY: format
-format:
-\tuv run ruff format
-.PHONY: lint
-lint:
-\tuv run ruff check
-.PHONY: typecheck
-typecheck:
-\tuv run pyright
-"""
 UPSTREAM = 'https://github.com/pydantic/pydantic-ai'
 SERIES: list[tuple[str, dict[str, str | bytes]]] = [
     (f'Add a title\n\n{BODY}\n\nForwarded: no', {'docs/title.md': '# Title\n'}),
@@ -90,9 +67,9 @@ def clone(series: Line, unpacked: Path, tmp_path: Path) -> User:
     shutil.copytree(unpacked / 'pydantic_ai', folder / 'pydantic_ai_slim' / 'pydantic_ai')
     made = User(folder)
     made.git('init', '--quiet', '--initial-branch=main')
-    made.commit('Release', {'.gitignore': '.venv\n', 'Makefile': MAKEFILE, 'mkdocs.yml': 'nav: [tools.md]\n'})
+    made.commit('Release', {'README.md': 'Upstream\n'})
     made.git('tag', f'v{series.name}')
-    made.commit('Go on', {TOOLS: ADD.replace('a + b', 'b + a'), '.github/PULL_REQUEST_TEMPLATE.md': TEMPLATE})
+    made.commit('Go on', {TOOLS: ADD.replace('a + b', 'b + a')})
     return made
 
 
@@ -117,9 +94,8 @@ def make(
     *,
     onto: str | None = None,
     name: str | None = None,
-    tools: bool = False,
 ) -> Branch:
-    return branch(series, series.patches[number - 1], clone.tree, quiet, onto=onto, name=name, tools=tools)
+    return branch(series, series.patches[number - 1], clone.tree, quiet, onto=onto, name=name)
 
 
 def test_branch_holds_the_patch_after_those_that_it_needs(series: Line, clone: User) -> None:
@@ -156,8 +132,6 @@ def test_branch_commits_as_the_user_and_not_as_who_wrote_the_patch(
 def test_branch_that_is_interrupted_before_it_switches_leaves_the_clone_as_it_was(
     series: Line, clone: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clone.commit('Docs', {'mkdocs.yml': 'nav:\n  - titles.md\n'})
-    clone.git('tag', '--force', f'v{series.name}')
     before = state(clone)
 
     def interrupt(*_: object) -> None:
@@ -168,9 +142,7 @@ def test_branch_that_is_interrupted_before_it_switches_leaves_the_clone_as_it_wa
         make(series, clone, 1)
     assert state(clone) == before
 
-    assert make(series, clone, 1).notes == ['A commit of its own lists what is new in `mkdocs.yml`; look at it.']
-    assert clone.git('log', '-1', '--format=%s') == 'List the new pages and names in the docs'
-    assert (clone.tree / 'mkdocs.yml').read_text() == 'nav:\n  - titles.md\n  - Title: title.md\n'
+    assert make(series, clone, 1).pages == ['docs/title.md']
     assert clone.git('status', '--porcelain') == ''
 
 
@@ -206,34 +178,19 @@ def test_branch_begins_where_onto_says(series: Line, clone: User) -> None:
 
 
 def test_branch_writes_the_text_of_the_pull_request(series: Line, clone: User) -> None:
-    clone.git('update-ref', 'refs/remotes/origin/main', 'main')
-
-    assert make(series, clone).text == series.root / 'build/pull-requests/1.0.0/use-subtract.md'
-    assert make(series, clone, name='again').text.read_text() == (
+    made = make(series, clone)
+    assert made.text == series.root / 'build/pull-requests/1.0.0/use-subtract.md'
+    assert made.text.read_text() == (
         """\
 Use `subtract()`
-
-- Closes #<issue>
-
-<!-- Thank you -->
 
 It is asked for. A subclass cannot do it.
 
 This stands on, and the branch begins with:
 
 - Add `subtract()` (https://github.com/pydantic/pydantic-ai/pull/8)
-
-### Checklist
-
-- [ ] Tested
 """
     )
-    assert make(series, clone, 2).text.read_text().splitlines()[:3] == ['Add `subtract()`', '', '- Closes #7']
-
-
-def test_branch_without_a_template_in_the_clone_writes_what_the_message_says(series: Line, clone: User) -> None:
-    clone.git('update-ref', '-d', 'refs/remotes/origin/main')
-
     assert make(series, clone, 2).text.read_text() == (
         'Add `subtract()`\n\nCloses #7\n\nIt is asked for. A subclass cannot do it.\n'
     )
@@ -273,31 +230,13 @@ and | a
 @pytest.mark.parametrize('patch', sorted((ROOT / 'patches').rglob('*.patch')), ids=lambda patch: patch.stem)
 def test_pull_request_text_of_each_patch_has_all_its_words(patch: Path) -> None:
     message = read_message(patch)
-    text = pull_request_text(message, [], TEMPLATE)
+    text = pull_request_text(message, [])
 
     title, _, body = text.partition('\n\n')
     assert title == message.subject
     assert ' '.join(message.text.split()) in ' '.join(body.split())
     assert 'Forwarded' not in text
     assert 'Needs:' not in text
-
-
-def test_branch_names_the_pages_that_the_navigation_lacks(series: Line, clone: User) -> None:
-    assert make(series, clone, 1).notes == [
-        'Add `docs/title.md` to the navigation in `mkdocs.yml`, where no page has a name like it.'
-    ]
-    assert make(series, clone, 2).notes == []
-
-
-def test_branch_names_the_pages_that_the_newer_navigation_lacks(series: Line, clone: User) -> None:
-    clone.git('rm', '--quiet', 'mkdocs.yml')
-    clone.commit('Move', {'docs/navigation.yml': 'path: "tools.md"\n'})
-    clone.git('tag', '--force', f'v{series.name}')
-
-    assert make(series, clone, 1).notes == [
-        'Add `docs/title.md` to the navigation in `docs/navigation.yml`, where no page has a name like it.'
-    ]
-    assert make(series, clone, 2).notes == []
 
 
 # Refusals
@@ -429,10 +368,8 @@ def test_branch_does_not_overwrite_what_is_ignored(series: Line, clone: User) ->
 def test_branch_works_from_a_folder_inside_and_in_a_work_tree(series: Line, clone: User, tmp_path: Path) -> None:
     clone.git('worktree', 'add', '--quiet', '--detach', str(tmp_path / 'beside'), 'main')
 
-    assert (
-        branch(series, series.patches[0], tmp_path / 'beside' / 'pydantic_ai_slim', quiet, tools=False).name
-        == 'add-a-title'
-    )
+    made = branch(series, series.patches[0], tmp_path / 'beside' / 'pydantic_ai_slim', quiet)
+    assert made.name == 'add-a-title'
     assert clone.git('branch', '--show-current') == 'main'
     assert User(tmp_path / 'beside').git('branch', '--show-current') == 'add-a-title'
 
@@ -469,152 +406,6 @@ def test_branch_on_the_tag_is_merged_by_git(series: Line, clone: User) -> None:
     assert all(part in text for part in ('"""Tools."""', 'no cover', 'def subtract', 'def negate'))
     # All that the branch is made of is in the clone itself.
     assert clone.git('fsck', '--full', '--strict', '--no-dangling') == ''
-
-
-# Upstream's own tools
-
-
-@pytest.fixture
-def uv(clone: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `uv` that writes down what it is told to run, and does what the file beside it says; the programs are installed."""
-    (tmp_path / 'bin').mkdir()
-    uv = tmp_path / 'bin' / 'uv'
-    uv.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/ran\n[ ! -e {tmp_path}/do ] || . {tmp_path}/do\n')
-    uv.chmod(uv.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv('PATH', str(uv.parent), prepend=':')
-    for program in ('ruff', 'pyright'):
-        installed = clone.tree / '.venv/bin' / program
-        installed.parent.mkdir(parents=True, exist_ok=True)
-        installed.touch()
-    return uv
-
-
-def test_branch_runs_upstreams_own_tools(series: Line, clone: User, uv: Path) -> None:
-    made = make(series, clone, 3, tools=True)
-
-    assert uv.parent.with_name('ran').read_text().splitlines() == ['run ruff format', 'run ruff check', 'run pyright']
-    assert made.notes == ['`make format` changes nothing.', '`make lint` passes.', '`make typecheck` passes.']
-
-
-def test_branch_says_what_the_formatter_changed_and_how_to_amend_it(series: Line, clone: User, uv: Path) -> None:
-    uv.parent.with_name('do').write_text('[ "$3" != format ] || echo "# formatted" >> tests/test_nothing.py\n')
-
-    made = make(series, clone, 3, tools=True)
-
-    assert made.notes[0] == (
-        f'`make format` changed `tests/test_nothing.py`. Look at it with `git -C {clone.tree} diff`, and put it into the '
-        f'last commit with `git -C {clone.tree} commit --all --amend --no-edit`.'
-    )
-    assert clone.git('status', '--porcelain') == 'M tests/test_nothing.py'
-    assert '# formatted' not in clone.git('show', 'HEAD:tests/test_nothing.py')
-
-
-def test_branch_on_which_upstreams_checks_fail_shows_what_they_say(series: Line, clone: User, uv: Path) -> None:
-    uv.parent.with_name('do').write_text('[ "$3" != check ] || { echo "E999 bad"; exit 1; }\n')
-
-    with pytest.raises(ToolsError) as error:
-        make(series, clone, 3, tools=True)
-
-    assert error.value.problem == (
-        'The branch `test-nothing` is made, and the text of the pull request is in '
-        '`build/pull-requests/1.0.0/test-nothing.md`, but on it `make lint` fails.'
-    )
-    assert 'E999 bad' in error.value.words
-    assert '`make typecheck` passes.' in error.value.remedy
-    assert clone.git('branch', '--show-current') == 'test-nothing'
-
-
-def test_branch_skips_upstreams_tools_that_are_not_there(
-    series: Line, clone: User, uv: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (clone.tree / '.venv/bin/pyright').unlink()
-    assert make(series, clone, 3, tools=True).notes[2] == (
-        "Skipped `make typecheck`: `pyright` isn't installed in `.venv`, which `make install` does."
-    )
-    uv.unlink()
-    monkeypatch.setenv('PATH', str(Path(str(shutil.which('git'))).parent))
-    if shutil.which('uv') is None and shutil.which('make'):
-        assert make(series, clone, 3, name='again', tools=True).notes == [
-            f"Skipped `make {target}`: `uv` isn't on the path." for target in ('format', 'lint', 'typecheck')
-        ]
-
-
-def test_branch_leaves_upstreams_tools_out_when_told_to(series: Line, clone: User, uv: Path) -> None:
-    assert make(series, clone, 3, tools=False).notes == []
-    assert not uv.parent.with_name('ran').exists()
-
-
-NAVIGATION = """\
-navigation:
-  - section: "Core Concepts"
-    contents:
-      - page: "Tools"
-        path: "tools.md"
-        slug: "tools-toolsets/tools"
-      - page: "Toolsets"
-        path: "toolsets.md"
-        slug: "tools-toolsets/toolsets"
-        aliases:
-          - "toolsets"
-      - page: "Zebras"
-        path: "zebras.md"
-        slug: "zebras"
-"""
-API = """\
-# `pydantic_ai.sets`
-
-::: pydantic_ai.sets
-    options:
-        members:
-        - Old
-        - New1
-"""
-
-
-def test_branch_lists_new_pages_and_names_in_a_commit_of_its_own(clone: User) -> None:
-    sets = 'pydantic_ai_slim/pydantic_ai/sets.py'
-    clone.git('rm', '--quiet', 'mkdocs.yml')
-    clone.commit('Docs', {'docs/navigation.yml': NAVIGATION, 'docs/api/sets.md': API, sets: '__all__ = ("Old",)\n'})
-    target = clone.git('rev-parse', 'HEAD')
-    names = '__all__ = ("New1", "New2", "Old")\n'
-    pages: dict[str, str | bytes] = {'docs/toolset-scopes.md': '# Scopes\n', 'docs/other.md': '# Other\n'}
-    clone.commit('More', {**pages, sets: names, 'pydantic_ai_slim/pydantic_ai/more.py': '__all__ = ["more"]\n'})
-
-    changed, notes = list_additions(Git(clone.tree), target, 'HEAD')
-
-    assert [*changed] == ['docs/navigation.yml', 'docs/api/sets.md']
-    before, after = NAVIGATION.split('      - page: "Zebras"')
-    entry = '      - page: "Scopes"\n        path: "toolset-scopes.md"\n        slug: "tools-toolsets/toolset-scopes"\n'
-    assert changed['docs/navigation.yml'] == f'{before}{entry}      - page: "Zebras"{after}'
-    assert changed['docs/api/sets.md'] == API + '        - New2\n'
-    assert notes == [
-        'Add `docs/other.md` to the navigation in `docs/navigation.yml`, where no page has a name like it.',
-        'No page of the API has `pydantic_ai.more`; add `more` to one of them.',
-    ]
-
-
-def test_branch_lists_pages_of_any_name_and_title(clone: User) -> None:
-    """The name of another page can end with a page's own, and a title can be what YAML reads as something else."""
-    before = 'nav:\n  - my-tools.md\n  - api/tools.md\n  - tools-more.md\n'
-    clone.commit('Docs', {'mkdocs.yml': before})
-    target = clone.git('rev-parse', 'HEAD')
-    clone.commit('More', {'docs/tools.md': '# `Tools`: a "guide"\n', 'docs/tools-größe.md': "# What's new\n"})
-
-    new = '  - "`Tools`: a \\"guide\\"": tools.md\n  - What\'s new: tools-größe.md\n'
-    assert list_additions(Git(clone.tree), target, 'HEAD') == ({'mkdocs.yml': before + new}, [])
-
-
-def test_branch_with_a_new_page_asks_for_the_skill_where_there_are_any(clone: User) -> None:
-    skill = 'pydantic_ai_slim/pydantic_ai/.agents/skills/building/SKILL.md'
-    clone.commit('Docs', {'mkdocs.yml': 'nav:\n  - tools.md\n', skill: '# Tools\n'})
-    target = clone.git('rev-parse', 'HEAD')
-    clone.commit('Page', {'docs/tools-more.md': '# More tools\n'})
-
-    assert list_additions(Git(clone.tree), target, 'HEAD')[1] == [
-        'Say what is new in the skill that agents read, in the file below `pydantic_ai_slim/pydantic_ai/.agents/skills` for its topic.'
-    ]
-    clone.commit('Skill', {skill: '# Tools, and more\n'})
-    assert list_additions(Git(clone.tree), target, 'HEAD')[1] == []
 
 
 def test_branch_of_a_clone_with_many_changes_says_how_many(series: Line, clone: User) -> None:

@@ -102,9 +102,10 @@ def test_main_branch_says_what_it_made(run: Run, user: User, tmp_path: Path) -> 
         f'`{clone}` is on the new branch `one`, which adds to `v1.0.0`:\n'
         '- Add one\n'
         'The title and the text of the pull request are in `build/pull-requests/1.0.0/add-one.md`.\n'
-        'Add `docs/one.md` to the navigation in `docs/navigation.yml`, where no page has a name like it.\n'
+        'Add `docs/one.md` to the navigation of the docs there.\n'
+        'Run `make format`, `make lint` and `make typecheck` there before you push.\n'
     )
-    assert run('branch', 'add-one', '--clone', str(clone), '--name', 'one', '--no-tools') == (0, said, '')
+    assert run('branch', 'add-one', '--clone', str(clone), '--name', 'one') == (0, said, '')
 
 
 def test_main_that_is_refused_prints_why_and_returns_1(run: Run) -> None:
