@@ -61,7 +61,7 @@ release: $(READY) ## build the wheels of all lines twice, and write them with di
 	@$(TOOL) -m series release
 
 .PHONY: rebase
-rebase: $(READY) ## start a new line from LINE for the release ONTO=…; after a conflict ARGS=--continue, --skip or --abort
+rebase: $(READY) ## start a new line from LINE for the release ONTO=…; after a conflict ARGS=--continue or --abort
 	@$(TOOL) -m series rebase $(LINE) $(addprefix --onto=,$(ONTO)) $(ARGS)
 
 .PHONY: carry

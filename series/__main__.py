@@ -138,8 +138,8 @@ def _rebase(options: Namespace, report: Report) -> str:
     if options.abort:
         line = abort_rebase(root, options.onto)
         return f'The rebase to {line.name} is given up; `{line.show(line.tree)}` is gone.'
-    if options.go_on or options.skip:
-        return _rebased(finish_rebase(root, options.onto, report, skip=options.skip), report)
+    if options.go_on:
+        return _rebased(finish_rebase(root, options.onto, report), report)
     if options.onto is None:
         raise RebaseError(
             'There is nothing to rebase onto.', 'Name a release with `--onto VERSION` (`make rebase ONTO=VERSION`).'
@@ -341,7 +341,6 @@ def _add_rebase(parser: ArgumentParser) -> None:
     instead.add_argument(
         '--continue', dest='go_on', action='store_true', help="make the line when git's rebase is at its end"
     )
-    instead.add_argument('--skip', action='store_true', help='the same, without the patches that are missing then')
     instead.add_argument('--abort', action='store_true', help='remove all that the rebase has made')
 
 

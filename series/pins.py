@@ -11,9 +11,6 @@ from datetime import date, timedelta
 from pathlib import Path, PurePosixPath
 
 from packaging.metadata import Metadata
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from pydantic_ai_slim.fork.digests import digest_files
@@ -141,7 +138,7 @@ def write_pins(line: Line, release: Release, folder: Path, downloads: Path, repo
 
     (pins := folder / version).mkdir(parents=True)
     licences = _write_build_folder(line, version, metadata, info / 'licenses', folder / 'build')
-    caps, notes = _caps((line.folder / 'line.toml').read_text('utf-8'), metadata)
+    caps = re.split(r'^\[caps\]', (line.folder / 'line.toml').read_text('utf-8'), maxsplit=1, flags=re.MULTILINE)[1]
     text = _LINE_TOML.format(
         base=version,
         released=f'{release.published:%Y-%m-%d}',
@@ -157,9 +154,10 @@ def write_pins(line: Line, release: Release, folder: Path, downloads: Path, repo
     )
     (pins / 'line.toml').write_text(text, 'utf-8')
     for path in sorted(line.folder.glob('*.in')):
-        needed, more = _requirements(path, line, version, metadata)
-        (pins / path.name).write_text(needed, 'utf-8')
-        notes += more
+        (pins / path.name).write_text(_renamed(path.read_text('utf-8'), line, version), 'utf-8')
+    notes = [
+        'Caps and requirements are those of the old line; nothing has tried whether the new base needs more or fewer.'
+    ]
     if kind == 'settings':
         notes.append(
             f'No release ships tests that fit {version}: the tree has those of the patches only, and the settings of '
@@ -215,70 +213,6 @@ def _pythons(metadata: Metadata) -> list[str]:
     return sorted((name for name in named if re.fullmatch(r'\d+\.\d+', name)), key=Version)
 
 
-def _caps(old: str, metadata: Metadata) -> tuple[str, list[str]]:
-    """Return what the table `[caps]` of the new line holds, with the old one's comments, and which caps are left out."""
-    header, entries = re.split(r'^\[caps\]', old, maxsplit=1, flags=re.MULTILINE)[1].partition('\n')[::2]
-    kept: list[str] = [header + '\n']
-    notes: list[str] = []
-    for entry in entries.splitlines(keepends=True):
-        cap = re.match(r'"?([\w.-]+)"?\s*=\s*"([^"]*)"', entry)
-        if cap and (why := _clash(Requirement(f'{cap[1]}{cap[2]}'), metadata)):
-            notes.append(f'The cap `{cap[1]}{cap[2]}` is left out, since the base {why}.')
-        else:
-            kept.append(entry)
-    if any('=' in entry.partition('#')[0] for entry in kept):
-        notes.append(
-            'The other caps are those of the old line; nothing has tried whether the new base needs more or fewer.'
-        )
-    return ''.join(kept), notes
-
-
-def _clash(bound: Requirement, metadata: Metadata) -> str:
-    """Say why a bound makes no sense with the base of that metadata, or return an empty string."""
-    required = [
-        requirement
-        for requirement in metadata.requires_dist or ()
-        if canonicalize_name(requirement.name) == canonicalize_name(bound.name)
-    ]
-    if not required:
-        return f'does not require `{bound.name}`'
-    for requirement in required:
-        for part in requirement.specifier:
-            least = part.version.removesuffix('.*')
-            if part.operator in ('>=', '>', '==', '===', '~=') and not bound.specifier.contains(
-                least, prereleases=True
-            ):
-                return f'requires `{requirement.name}{requirement.specifier}`'
-    return ''
-
-
-def _requirements(path: Path, line: Line, version: str, metadata: Metadata) -> tuple[str, list[str]]:
-    """Return what the new line requires where the old one has this file, and what of it is left out."""
-    kept: list[str] = []
-    notes: list[str] = []
-    for entry in path.read_text('utf-8').splitlines():
-        text = entry.partition('#')[0].strip()
-        try:
-            requirement = Requirement(text)
-        except InvalidRequirement:  # a comment, an empty line or an option
-            kept.append(entry)
-            continue
-        if canonicalize_name(requirement.name) == DIST_NAME:
-            missing = sorted(requirement.extras - set(metadata.provides_extra or ()))
-            notes += [
-                f'`{path.name}` is without the extra `{extra}`, which the base does not have.' for extra in missing
-            ]
-            requirement.extras -= set(missing)
-            requirement.specifier = SpecifierSet(f'==={version}')
-            kept.append(entry.replace(text, str(requirement)))
-        elif (why := _clash(requirement, metadata)).startswith('requires'):
-            notes.append(f'`{path.name}` is without `{text}`, since the base {why}.')
-            kept.append(entry.replace(text, requirement.name))
-        else:
-            kept.append(entry)
-    return '\n'.join(kept).replace(f'release {line.base}', f'release {version}') + '\n', notes
-
-
 def _write_build_folder(line: Line, version: str, metadata: Metadata, licences: Path, target: Path) -> str:
     """Write the folder that the new line's wheel is built from: the old line's, with the new version and the base's licences.
 
@@ -288,7 +222,7 @@ def _write_build_folder(line: Line, version: str, metadata: Metadata, licences: 
     old = build_folder(line)
     target.mkdir()
     text = (old / 'pyproject.toml').read_text('utf-8')
-    text = re.sub(rf'(?<![\d.]){re.escape(line.base)}(?!\.?\d)', version, text)
+    text = _renamed(text, line, version)
     text = re.sub(
         r'(?m)^core-metadata-version = "[^"]*"', f'core-metadata-version = "{metadata.metadata_version}"', text
     )
@@ -299,6 +233,11 @@ def _write_build_folder(line: Line, version: str, metadata: Metadata, licences: 
     for name, content in files.items():
         (target / name).write_bytes(content)
     return digest_files(files)
+
+
+def _renamed(text: str, line: Line, version: str) -> str:
+    """Return a text with the version of a new line in place of that of the old one."""
+    return re.sub(rf'(?<![\d.]){re.escape(line.base)}(?!\.?\d)', version, text)
 
 
 def build_folder(line: Line) -> Path:

@@ -140,17 +140,16 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
     return _finish(state, report)
 
 
-def finish_rebase(root: Path, version: str | None, report: Report, *, skip: bool = False) -> Rebased:
+def finish_rebase(root: Path, version: str | None, report: Report) -> Rebased:
     """Make the line when git has come to the end of its rebase.
 
     Args:
         root: The checkout of this repository.
         version: The release that the new line is for; may be left out when one rebase is under way.
         report: Is told of each step.
-        skip: Leave out the patches that are missing from the tree.
 
     Raises:
-        RebaseError: None is under way; or patches of the old line are missing, and nobody has said that they may.
+        RebaseError: None is under way, or the tree is on another base.
         UnfinishedError: A patch waits in the tree.
         DirtyTreeError: The tree has changes that no commit holds.
         ElsewhereError: Something else than the series is checked out there.
@@ -159,7 +158,7 @@ def finish_rebase(root: Path, version: str | None, report: Report, *, skip: bool
     state = _under_way(root, version)
     with lock(root, state.line.name, _COMMAND):
         tree.recover(state.line)
-        return _finish(_read_state(state.line.tree), report, skip=skip)
+        return _finish(_read_state(state.line.tree), report)
 
 
 def abort_rebase(root: Path, version: str | None) -> Line:
@@ -255,7 +254,7 @@ def _read_state(folder: Path) -> _Rebase:
 # The end
 
 
-def _finish(state: _Rebase, report: Report, *, skip: bool = False) -> Rebased:
+def _finish(state: _Rebase, report: Report) -> Rebased:
     """Make the new line of the commits in its tree.
 
     The line's folder is created in one step. What is written before and after that is the same each time, so this can
@@ -266,7 +265,7 @@ def _finish(state: _Rebase, report: Report, *, skip: bool = False) -> Rebased:
         tree.refuse_unfinished(line, _COMMAND)
         tree.refuse_dirty(line)
         tree.refuse_elsewhere(line, _COMMAND)
-        _refuse_missing(state, skip=skip)
+        _refuse_elsewhere(state)
         if git.lines('rev-list', f'{tree.BASE}..HEAD'):
             refuse_no_series(line, _COMMAND, [state.folder / 'series' / name for name in state.subjects])
         with scratch(line.root, line.folder.parent, 'rebase') as temporary:
@@ -297,8 +296,8 @@ def _finish(state: _Rebase, report: Report, *, skip: bool = False) -> Rebased:
     return rebased
 
 
-def _refuse_missing(state: _Rebase, *, skip: bool) -> None:
-    """Refuse to finish while patches are missing that are not in the base, as after `git rebase --abort`."""
+def _refuse_elsewhere(state: _Rebase) -> None:
+    """Refuse to finish on another base, as after `git rebase --abort`."""
     git, folder = state.git, state.line.show(state.line.tree)
     if git.attempt('merge-base', '--is-ancestor', tree.BASE, 'HEAD').returncode:
         raise RebaseError(
@@ -306,28 +305,6 @@ def _refuse_missing(state: _Rebase, *, skip: bool) -> None:
             f'Begin again with `git -C {folder} rebase --onto {tree.BASE} {_OLD_BASE} {tree.BRANCH}`, or give up with `make rebase '
             f'ARGS=--abort`.',
         )
-    present = git.lines('log', '--format=%s', f'{tree.BASE}..HEAD')
-    commits = dict(zip(state.subjects, git.lines('rev-list', '--reverse', f'{_OLD_BASE}..{_OLD}'), strict=True))
-    missing = [name for name, subject in state.subjects.items() if subject not in present]
-    if not missing or skip:
-        return
-    with scratch(state.line.root, state.line.tree.parent, 'rebase') as temporary:
-        check = clone(state.line.tree, temporary / 'tree', 'HEAD')
-        missing = [name for name in missing if not _is_contained(check, commits[name])]
-    if missing:
-        raise RebaseError(
-            f'The tree `{folder}` is without {", ".join(f"`{patch}`" for patch in missing)} of {state.old}.',
-            f'If upstream has it, or it is to be left out, run `make rebase ARGS=--skip`. If not, add it with `git -C {folder} '
-            f'cherry-pick {commits[missing[0]][:12]}` and the like, and run `{_COMMAND}`.',
-        )
-
-
-def _is_contained(git: Git, commit: str) -> bool:
-    """Say whether nothing of a commit is missing from what is checked out."""
-    picked = git.attempt('cherry-pick', '--no-commit', commit)
-    contained = not picked.returncode and not git.attempt('diff', '--quiet', 'HEAD').returncode
-    git.run('reset', '--quiet', '--hard')
-    return contained
 
 
 def _write_build(state: _Rebase, temporary: Path) -> None:

@@ -164,11 +164,6 @@ def _rebase_continue(line: Line, user: User) -> list[str]:
     return ['rebase', '--onto', '1.1.0', '--continue']
 
 
-def _rebase_skip(line: Line, user: User) -> list[str]:
-    """Leaves the patch out that waits, and nothing else."""
-    return [*_rebase_continue(line, user)[:-1], '--skip']
-
-
 def _rebase_abort(line: Line, user: User) -> list[str]:
     return [*_rebase_continue(line, user)[:-1], '--abort']
 
@@ -200,7 +195,6 @@ CASES: dict[str, Callable[[Line, User], list[str]]] = {
     'extract': _extract,
     'rebase': _rebase,
     'rebase --continue': _rebase_continue,
-    'rebase --skip': _rebase_skip,
     'rebase --abort': _rebase_abort,
     'carry': _carry,
     'build': _build,
@@ -225,8 +219,7 @@ def case(
         (tree.tree / TOOLS).write_text(NEW.replace('def label', 'def title'))
         tree.git('add', '--all')
         tree.git('-c', 'core.editor=true', 'rebase', '--continue')
-    if verb[-1] == '--skip':
-        tree.git('rebase', '--skip')
+
     if verb[0] == 'carry':
         assert not checkout.run('count', 0, 0, 'rebase', '--onto', '1.1.0').returncode
         for number in range(10):

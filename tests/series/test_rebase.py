@@ -59,7 +59,7 @@ TITLE: Commit = ('Call it title', {TOOLS: OLD.replace('def name', 'def title')})
 DOUBLE: Commit = ('Add `double()`', {'pydantic_ai_slim/pydantic_ai/double.py': LATER['pydantic_ai/double.py']})
 TWO: Commit = ('Add two', {'tests/two.txt': '2\n'})
 
-CONTINUE, SKIP, ABORT = (f'make rebase ARGS=--{what}' for what in ('continue', 'skip', 'abort'))
+CONTINUE, ABORT = (f'make rebase ARGS=--{what}' for what in ('continue', 'abort'))
 
 
 GO_ON = ('-c', 'core.editor=true', 'rebase', '--continue')
@@ -85,9 +85,9 @@ def carry(line: Line, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Line]:
         extract(line, quiet)
         shutil.rmtree(line.tree)
         with (line.folder / 'line.toml').open('a') as file:
-            file.write('httpx = "<1"        # a reason\nnothing = "<2"\n"rich" = "<13"\n# The end\n')
+            file.write('httpx = "<1"        # a reason\n# The end\n')
         (line.folder / 'tests.in').write_text(
-            '# What the tests need.\npydantic-ai-slim[cli,web]===1.0.0\nanyio<4     # a reason\npytest\n'
+            '# What the tests need.\npydantic-ai-slim[cli]===1.0.0\nanyio<5     # a reason\npytest\n'
         )
         build = line.root / 'pydantic_ai_slim' / line.name
         build.mkdir(parents=True)
@@ -160,11 +160,7 @@ def test_rebase_makes_the_whole_line(
     assert rebased.unchanged == ['fixes/add-one.patch', 'fixes/swap-the-summands.patch']
     assert (rebased.changed, rebased.dropped) == ([], ['fixes/add-double.patch'])
     assert rebased.notes == [
-        'The cap `nothing<2` is left out, since the base does not require `nothing`.',
-        'The cap `rich<13` is left out, since the base requires `rich>=13`.',
-        'The other caps are those of the old line; nothing has tried whether the new base needs more or fewer.',
-        '`tests.in` is without the extra `web`, which the base does not have.',
-        '`tests.in` is without `anyio<4`, since the base requires `anyio<5,>=4`.',
+        'Caps and requirements are those of the old line; nothing has tried whether the new base needs more or fewer.'
     ]
     with zipfile.ZipFile(releases / 'pydantic_ai_slim-1.1.0-py3-none-any.whl') as wheel:
         wheel.extractall(tmp_path / 'wheel')
@@ -189,9 +185,9 @@ def test_rebase_makes_the_whole_line(
         'httpx = "<1"        # a reason\n'
         '# The end\n'
     )
-    assert (
-        new.folder / 'tests.in'
-    ).read_text() == '# What the tests need.\npydantic-ai-slim[cli]===1.1.0\nanyio     # a reason\npytest\n'
+    assert (new.folder / 'tests.in').read_text() == (
+        '# What the tests need.\npydantic-ai-slim[cli]===1.1.0\nanyio<5     # a reason\npytest\n'
+    )
     names = [patch.relative_to(new.folder).as_posix() for patch in new.patches]
     assert names == ['fixes/add-one.patch', 'fixes/swap-the-summands.patch']
 
@@ -390,15 +386,7 @@ def test_rebase_of_a_patch_that_is_about_marks_goes_on(carry: Callable[..., Line
 @pytest.mark.usefixtures('near')
 def test_rebase_skip_leaves_the_patch_out_and_names_it(stopped: Line, user: User) -> None:
     user.git('rebase', '--skip')
-    with pytest.raises(RebaseError) as error:
-        finish_rebase(stopped.root, None, quiet)
-    commit = user.git('log', '--format=%H', '--grep=Call it title', 'refs/series/old')
-    assert str(error.value) == (
-        'The tree `build/1.1.0` is without `fixes/call-it-title.patch` of 1.0.0+lifecycle.1.\n'
-        f'If upstream has it, or it is to be left out, run `{SKIP}`. If not, add it with `git -C build/1.1.0 cherry-pick '
-        f'{commit[:12]}` and the like, and run `{CONTINUE}`.'
-    )
-    rebased = finish_rebase(stopped.root, None, quiet, skip=True)
+    rebased = finish_rebase(stopped.root, None, quiet)
     assert rebased.dropped == ['fixes/call-it-title.patch']
     assert user.subjects() == ['Add one', 'Add two']
     assert '- Left out: Call it title.\n' in (stopped.root / 'CHANGELOG.md').read_text()
@@ -425,7 +413,7 @@ def test_rebase_continue_with_changes_that_are_not_committed_refuses(stopped: Li
     user.git('rebase', '--skip')
     (user.tree / 'tests' / 'new.py').write_text('new\n')
     with pytest.raises(DirtyTreeError):
-        finish_rebase(stopped.root, None, quiet, skip=True)
+        finish_rebase(stopped.root, None, quiet)
     assert not (stopped.root / 'patches/1.1.0').exists()
 
 
