@@ -73,7 +73,7 @@ review: $(READY) ## show what changed in the series since the revision REV=… o
 	@$(TOOL) -m series review $(LINE) $(REV) $(ARGS)
 
 .PHONY: overview
-overview: $(READY) ## write what each patch needs, its size, what lines share, what upstream has said, and what to send first, to docs/patches.md
+overview: $(READY) ## write what each patch needs, its size, what upstream has said, and what to send first, to docs/patches.md
 	@$(TOOL) -m series overview
 
 .PHONY: status

@@ -15,7 +15,7 @@ from pydantic_ai_slim.fork.errors import ForkError
 from series.environments import base_requirements, built_wheel, find_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
-from series.side_by_side import Part, print_results, run_all, succeeded
+from tests.side_by_side import Part, print_results, run_all, succeeded
 
 ROOT = Path(__file__).parents[1]
 SIDES = ('fork', 'base')

@@ -7,21 +7,14 @@ import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from rich import box
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
-
 from pydantic_ai_slim.fork.errors import ForkError
 from pydantic_ai_slim.fork.line import patch_name
 from series.build import build
-from series.errors import CloneError, DifferenceError, NoPatchError, RebaseError, ReviewError, SeriesError
+from series.errors import CloneError, DifferenceError, NoPatchError, RebaseError, SeriesError
 from series.line import Line, find_line, find_lines, line_names
 from series.merge import Outcome
 from series.patches import find_patch
@@ -36,7 +29,7 @@ from series.verbs.overview import PAGE as OVERVIEW
 from series.verbs.overview import write_overview
 from series.verbs.rebase import Rebased, abort_rebase, finish_rebase, rebase
 from series.verbs.release import release
-from series.verbs.review import compare, review
+from series.verbs.review import review
 from series.verbs.status import Status, status
 from series.verbs.verify import verify
 
@@ -67,31 +60,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verb.add_arguments(chosen)
         chosen.set_defaults(run=verb.run)
     options = parser.parse_args(arguments)
-    errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     try:
-        with (
-            Progress(*_COLUMNS, console=errors, transient=True, disable=not errors.is_terminal) as progress,
-            nullcontext() if errors.is_terminal else heartbeat(errors.print) as note,
-        ):
-            task = progress.add_task('', total=None)
-
-            def report(step: str, done: int = 0, of: int | None = None) -> None:
-                progress.update(task, description=step, completed=done, total=of)
-                if note:
-                    note(step, done, of)
-
+        with heartbeat(_say) as report:
             done = options.run(options, report)
     except (SeriesError, ForkError) as error:
-        errors.print(f'error: {error}')
+        _say(f'error: {error}')
         return 1
     except OSError as error:
-        errors.print(f'error: {error}\nPut that right, then run the same command again. Nothing was left in halves.')
+        _say(f'error: {error}\nPut that right, then run the same command again. Nothing was left in halves.')
         return 1
     except KeyboardInterrupt:
-        errors.print('error: Interrupted. Run the same command again.')
+        _say('error: Interrupted. Run the same command again.')
         return 130
     print(done)
     return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _apply(options: Namespace, report: Report) -> str:
@@ -179,16 +165,8 @@ def _review(options: Namespace, report: Report) -> str:
         name, revision = None, name
     line = find_line(Path.cwd(), name)
     colour = sys.stdout.isatty() and 'NO_COLOR' not in os.environ
-    if options.against:
-        if revision is not None:
-            raise ReviewError(
-                'A line is compared either with a revision or with another line.', 'Leave one of the two out.'
-            )
-        before = find_line(Path.cwd(), options.against)
-        found, since = compare(before, line, report, colour=colour), f'on {before.name}'
-    else:
-        found, since = review(line, revision or 'HEAD', report, colour=colour), f'in `{revision or "HEAD"}`'
-    return found or f'The series on {line.name} is the same as {since}.'
+    found = review(line, revision or 'HEAD', report, colour=colour)
+    return found or f'The series on {line.name} is the same as in `{revision or "HEAD"}`.'
 
 
 def _overview(options: Namespace, report: Report) -> str:
@@ -198,39 +176,22 @@ def _overview(options: Namespace, report: Report) -> str:
 
 def _status(options: Namespace, report: Report) -> str:
     lines = [_line(options)] if options.line else find_lines(Path.cwd())
-    # A pipe has no width, so nothing is to be folded for it.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
-    with console.capture() as shown:
-        for found in status(lines, report, options.onto):
-            _show_status(console, found)
-    return '\n'.join(row.rstrip() for row in shown.get().splitlines())
+    return '\n\n'.join(map(_show_status, status(lines, report, options.onto)))
 
 
-def _show_status(console: Console, found: Status) -> None:
+def _show_status(found: Status) -> str:
     title = f'{found.line.name} on {found.release}'
     if not found.attempts:
-        console.print(f'{title}: there is nothing newer.', markup=False)
-        return
-    table = Table(title=title, title_justify='left', box=box.SIMPLE_HEAD)
-    table.add_column('patch', no_wrap=True, max_width=45 if console.is_terminal else None)
-    table.add_column('outcome', no_wrap=True)
-    table.add_column('where', overflow='fold')
-    for patch, made in zip(found.line.patches, found.attempts, strict=True):
-        where = '\n'.join(made.places) or made.words
-        table.add_row(Text(patch_name(patch)), Text(made.outcome.value, _STYLES[made.outcome]), Text(where))
-    console.print(table)
+        return f'{title}: there is nothing newer.'
+    rows = [
+        f'{made.outcome.value:9}  {patch_name(patch)}'
+        + ''.join(f'\n{"":11}{place}' for place in made.places or made.words.splitlines())
+        for patch, made in zip(found.line.patches, found.attempts, strict=True)
+    ]
     counts = Counter(made.outcome for made in found.attempts)
-    console.print(
-        ', '.join(f'{counts[outcome]} {outcome.value}' for outcome in Outcome if counts[outcome]), markup=False
+    return '\n'.join(
+        [f'{title}:', *rows, ', '.join(f'{counts[outcome]} {outcome.value}' for outcome in Outcome if counts[outcome])]
     )
-
-
-_STYLES = {
-    Outcome.APPLIES: 'green',
-    Outcome.MERGES: 'cyan',
-    Outcome.CONTAINED: 'yellow',
-    Outcome.CONFLICTS: 'red',
-}
 
 
 def _branch(options: Namespace, report: Report) -> str:
@@ -278,8 +239,7 @@ def _matrix(options: Namespace, report: Report) -> str:
         else choose_cells(line, options.python, options.install, options.resolution)
     )
     only = (*(SLICE if options.slice else ()), *(options.only or ()))
-    of = find_line(Path.cwd(), options.tests_of) if options.tests_of else None
-    tests = Tests(options.tests and options.tests.resolve(), only, options.expression, of, options.again)
+    tests = Tests(options.tests and options.tests.resolve(), only, options.expression)
     found = matrix(line, cells, tests, report)
     path = line.show(write_report(found, line.root / 'build' / 'matrix' / line.name / 'report.txt'))
     text = f'{summary(found)}\n\n`{path}` has all, and `results` beside it the JUnit XML of each side.'
@@ -288,13 +248,9 @@ def _matrix(options: Namespace, report: Report) -> str:
         broken = f'Tests that the patches of {line.name} add fail.'
         raise DifferenceError(
             ' '.join([*([differ] if found.differences else []), *([broken] if found.broken else [])]) + f'\n\n{text}',
-            'Find out which patch does it, and correct it there. What was run is not run again when you repeat the command; with '
-            '`--again` (`ARGS=--again`), what differs is.',
+            'Find out which patch does it, and correct it there. What was run is not run again when you repeat the command.',
         )
     return f"{text}\nUpstream's tests say the same of {line.version} as of the base."
-
-
-_COLUMNS = (SpinnerColumn(), TextColumn('{task.description}', markup=False), BarColumn(), TimeElapsedColumn())
 
 
 _PATCH = 'the slug of the patch, or `topic/slug`'
@@ -354,7 +310,6 @@ def _add_review(parser: ArgumentParser) -> None:
     parser.add_argument(
         'revision', metavar='REV', nargs='?', help='a revision of this repository to compare with; `HEAD` if left out'
     )
-    parser.add_argument('--against', metavar='LINE', help='another line to compare with, instead of a revision')
 
 
 def _add_status(parser: ArgumentParser) -> None:
@@ -379,10 +334,7 @@ def _add_matrix(parser: ArgumentParser) -> None:
     parser.add_argument('--install', action='append', choices=INSTALLS, help='with this only; repeatable')
     parser.add_argument('--resolution', action='append', choices=RESOLUTIONS, help='so only; repeatable')
     parser.add_argument('--slice', action='store_true', help='what CI runs: one cell, and the tests that matter most')
-    tests = parser.add_mutually_exclusive_group()
-    tests.add_argument('--tests', type=Path, metavar='DIR', help='take the tests of this clone of upstream')
-    tests.add_argument('--tests-of', metavar='LINE', help='take those of another line')
-    parser.add_argument('--again', action='store_true', help='run what differs again, even if it has before')
+    parser.add_argument('--tests', type=Path, metavar='DIR', help='take the tests of this clone of upstream')
     parser.add_argument(
         '--only', action='append', metavar='PATH', help='run this file or folder; repeatable, with wildcards'
     )

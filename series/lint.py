@@ -68,27 +68,13 @@ def _findings(folder: Path, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
     ]
     # What is no Python can't be formatted either.
     if 'format' in settings and not any('invalid-syntax' in about for *_, about in places):
-        places += [(*place, 'format It is to be formatted otherwise.') for place in _misformatted(folder, there)]
+        listed = re.findall(r'^Would reformat: (.+)$', _ruff(folder, 'format', '--check', *there), re.MULTILINE)
+        places += [(path, 0, 'format It is to be formatted otherwise.') for path in listed]
     for path, number, about in places:
         lines = (folder / path).read_text('utf-8').splitlines()
-        text = lines[number - 1].strip() if number <= len(lines) else ''
-        yield f'{path}: {about.partition(" ")[0]} {text}', f'{path}:{number}: {about}'
-
-
-def _misformatted(folder: Path, paths: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yield the places that ruff would format otherwise: the first line of each part of its diff that it changes."""
-    path, number = '', 0
-    for text in _ruff(folder, 'format', '--diff', *paths).splitlines():
-        if text.startswith('--- '):
-            path = text.removeprefix('--- ').partition('\t')[0]
-        elif place := re.match(r'@@ -(\d+)', text):
-            number = int(place[1])
-        elif text.startswith(('-', '+')) and not text.startswith('+++ '):
-            if number:
-                yield path, number
-            number = 0  # once for each part
-        elif number:
-            number += 1
+        text = lines[number - 1].strip() if 0 < number <= len(lines) else ''
+        place = f'{path}:{number}' if number else path
+        yield f'{path}: {about.partition(" ")[0]} {text}', f'{place}: {about}'
 
 
 def _ruff(folder: Path, command: str, *arguments: str) -> str:

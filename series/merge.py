@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -154,40 +153,3 @@ def stopped(git: Git, line: Line, problem: str, go_on: str, patch: Path) -> Appl
     places = [*conflicts(git)]
     files = sorted(index_conflicts(git))
     return ApplyError(problem, remedy(line, go_on, places), '\n'.join(places), patch=patch, files=files)
-
-
-_MARK = r'<{7} (HEAD|Updated upstream)|\|{7} .+|>{7} ([0-9a-f]{7,40} \(.+\)|Stashed changes)'
-
-
-def conflict_markers(git: Git, change: Sequence[str], subject: str, known: Iterable[Path]) -> list[str]:
-    """Find the conflict marks of git's that a change adds.
-
-    They are told from other text by their labels, and from such text in a patch by the patch.
-
-    Args:
-        git: The repository.
-        change: What to compare, as arguments of `git diff`.
-        subject: The subject of the patch, which git puts behind a mark.
-        known: Patches, which may add such lines themselves.
-
-    Returns:
-        Each file that has some, with the numbers of their lines.
-    """
-    # What the configuration of the tree says of diffs is the user's to change.
-    options = ('--unified=0', '--inter-hunk-context=0', '--no-color', '--no-ext-diff', '--no-textconv', '--no-renames')
-    options += ('--src-prefix=a/', '--dst-prefix=b/', '--no-relative', f'-O{os.devnull}')
-    added = {line[1:].rstrip(b'\r') for patch in known for line in patch.read_bytes().split(b'\n') if line[:1] == b'+'}
-    found: dict[str, list[str]] = {}
-    path, number = '', 0
-    for entry in git.run('-c', 'core.quotePath=false', 'diff', *options, *change).split('\n'):
-        text = entry.rstrip('\r')
-        if text.startswith('+++ '):
-            path = text.removeprefix('+++ b/').rstrip('\t')
-        elif place := re.match(r'@@ \S+ \+(\d+)', text):
-            number = int(place[1])
-        elif text.startswith('+'):
-            mark = re.fullmatch(_MARK, text[1:]) or text[1:] == f'>>>>>>> {subject}'
-            if mark and text[1:].encode() not in added:
-                found.setdefault(path, []).append(str(number))
-            number += 1
-    return [f'{path}:{", ".join(numbers)}' for path, numbers in found.items()]

@@ -1,4 +1,4 @@
-"""Say where long work is, also in a file or a pipe, where no bar can be drawn."""
+"""Say where long work is."""
 
 from __future__ import annotations
 
@@ -27,36 +27,30 @@ class Report(Protocol):
 
 
 @contextmanager
-def heartbeat(
-    say: Callable[[str], None], seconds: float = SECONDS
-) -> Generator[Callable[[str, int, int | None], None]]:
-    """Give what takes each step, and say which one it is when that takes a while, until the block ends.
-
-    What is done sooner says nothing. A step that doesn't change is said again, more and more seldom.
+def heartbeat(say: Callable[[str], None], seconds: float = SECONDS) -> Generator[Report]:
+    """Give what takes each step, and say now and then which one it is, until the block ends. What is done sooner says nothing.
 
     Args:
         say: Prints a line.
-        seconds: How long nothing is said at first.
+        seconds: How long nothing is said at most.
     """
     ended = threading.Event()
     now, began = 'Starting', time.monotonic()
 
-    def note(step: str, done: int, of: int | None) -> None:
+    def note(step: str, done: int = 0, of: int | None = None) -> None:
         nonlocal now, began
         text = f'{step} ({done} of {of} done)' if of else step
         if text != now:
             now, began = text, time.monotonic()
 
     def beat() -> None:
-        said, times, after = '', 0, 1
+        said, times = '', 0
         while not ended.wait(seconds):
-            times += 1
-            if now != said:
-                say(f'{now} …')
-                said, times, after = now, 0, 1
-            elif times == after:
-                say(f'{now}, for {time.monotonic() - began:.0f} s')
-                times, after = 0, after * 2
+            times = 0 if now != said else times + 1
+            # More and more seldom, as long as it is the same step.
+            if times.bit_count() < 2:
+                say(f'{now}, for {time.monotonic() - began:.0f} s' if times else f'{now} …')
+            said = now
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
@@ -68,7 +62,7 @@ def heartbeat(
 
 
 @contextmanager
-def waiting(step: str) -> Generator[Callable[[str], None]]:
+def waiting(step: str) -> Generator[Report]:
     """Say what is waited for when that takes a while, until the block ends, and give what takes the next step.
 
     Args:
@@ -79,5 +73,5 @@ def waiting(step: str) -> Generator[Callable[[str], None]]:
         print(text, file=sys.stderr, flush=True)
 
     with heartbeat(say) as note:
-        note(step, 0, None)
-        yield lambda step: note(step, 0, None)
+        note(step)
+        yield note

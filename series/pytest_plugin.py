@@ -11,7 +11,6 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +25,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if known := _known_as(item):
             numbers[known] += 1
             item.user_properties.append(('known', f'{known}#{numbers[known]}' if numbers[known] > 1 else known))
-    _use_postgres(os.environ.get('SERIES_POSTGRES'))
     _use_temporal(os.environ.get('SERIES_TEMPORAL'))
 
 
@@ -60,24 +58,6 @@ def _known_as(item: pytest.Item) -> str:
             digest = hashlib.sha256(source.encode()).hexdigest()[:8]
             return item.nodeid.replace(f':{line}', f':{digest}', 1)
     return ''
-
-
-def _use_postgres(url: str | None) -> None:
-    """Have DBOS keep its tables in PostgreSQL, as it does in production, where upstream's tests name a file of SQLite."""
-    dbos = sys.modules.get('dbos')
-    if not url or dbos is None:
-        return
-    begin = dbos.DBOS.__init__
-
-    def begin_on_postgres(self: Any, *, config: dict[str, Any], **options: Any) -> None:
-        file = str(config.get('system_database_url'))
-        if file.startswith('sqlite'):
-            # For each file one database, of this process: nothing is found there that another one has left to be recovered.
-            digest = hashlib.sha256(file.encode()).hexdigest()[:16]
-            config = {**config, 'system_database_url': f'{url}/dbos_{os.getpid()}_{digest}'}
-        begin(self, config=config, **options)
-
-    dbos.DBOS.__init__ = begin_on_postgres
 
 
 def _use_temporal(program: str | None) -> None:

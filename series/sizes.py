@@ -1,47 +1,13 @@
-"""Count what each patch adds to the package, and how much of that is the same text on all lines."""
+"""Count what each patch adds to the package."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from difflib import SequenceMatcher
 from pathlib import Path
 
 from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
-from series.line import Line
-from series.message import read_message
 
 _CODE = f'{UPSTREAM_FOLDER}/{PACKAGE}/'
-
-
-@dataclass(frozen=True)
-class Size:
-    """What the patches of a subject add to the package, on the lines that have it."""
-
-    subject: str
-    added: Mapping[str, Sequence[str]]
-    """The lines that each adds, by the name of the line that it is on."""
-
-    @property
-    def common(self) -> int | None:
-        """How many of them are the same on the newest two lines that have it, in the same order; `None` where only one has."""
-        if len(self.added) < 2:
-            return None
-        matcher = SequenceMatcher(None, *[*self.added.values()][-2:], autojunk=False)
-        return sum(block.size for block in matcher.get_matching_blocks())
-
-
-def sizes(lines: Sequence[Line]) -> list[Size]:
-    """Count the patches of lines, the oldest line first, in the order of the newest line; those that it doesn't have come last."""
-    found: dict[str, dict[str, Sequence[str]]] = {}
-    for line in reversed(lines):
-        for patch in line.patches:
-            found.setdefault(read_message(patch).subject, {})[line.name] = added_lines(patch)
-    return [
-        Size(subject, {line.name: added[line.name] for line in lines if line.name in added})
-        for subject, added in found.items()
-    ]
 
 
 def added_lines(patch: Path) -> list[str]:

@@ -9,7 +9,7 @@ from downstream.__main__ import find_projects
 from downstream.__main__ import plan as plan_downstream
 from examples.__main__ import find_project_examples
 from series.line import Line
-from series.side_by_side import Part
+from tests.side_by_side import Part
 
 ROOT = Path(__file__).parents[1]
 

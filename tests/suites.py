@@ -203,11 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [suite for suite in suites if suite.name in (options.name or [suite.name])]
     try:
         lines = [find_line(root, options.line)] if options.line else find_lines(root)
-        with heartbeat(lambda text: print(text, file=sys.stderr, flush=True)) as note:
-
-            def report(step: str, done: int = 0, of: int | None = None) -> None:
-                note(step, done, of)
-
+        with heartbeat(lambda text: print(text, file=sys.stderr, flush=True)) as report:
             ran = [run_suite(suite, line, report) for suite in chosen for line in reversed(lines)]
         # A part is for the eye; the page has all.
         page = root / ('build/suites/page.md' if options.name or options.line else PAGE)

@@ -8,12 +8,11 @@ from pathlib import Path
 from pydantic_ai_slim.fork.line import patch_name
 from series import tree
 from series.base import base_repository, clone
-from series.errors import ApplyError, LostWorkError
+from series.errors import ApplyError
 from series.folders import lock, scratch
 from series.git import Git
 from series.line import Line, digest_patches
 from series.merge import AM, apply_one, index_conflicts, remedy, waiting_mails
-from series.patches import without_index, write_patches
 from series.progress import Report
 
 
@@ -21,14 +20,14 @@ def apply(line: Line, report: Report) -> str:
     """Make the tree of a line and return the id of its last commit; the same input gives the same id.
 
     The commits are made in a temporary folder. Then it becomes the tree, or a tree that is there already moves on to
-    them. What that one has besides, such as ignored files and other branches, stays.
+    them. What that one has besides, such as ignored files and other branches, stays, and its reflog holds where it was.
 
     Raises:
         BusyError: Another command is writing the tree or the patches.
         NoTreeError: In the place of the tree is something else.
         UnfinishedError: The tree is in the middle of an `am`, a rebase or the like.
         DirtyTreeError: The tree has changes that no commit holds.
-        LostWorkError: The tree has commits that neither `patches/`, nor its history, nor another branch holds.
+        LostWorkError: The tree has commits that were never extracted, and that no other branch holds.
         DownloadError: The base can't be got, or isn't the pinned one.
         ApplyError: A patch doesn't apply; it waits in the tree to be resolved.
     """
@@ -41,8 +40,6 @@ def apply(line: Line, report: Report) -> str:
             tree.refuse_lost(line)
         patches = copy_patches(line, folder / 'patches')
         digest = digest_patches(patches)
-        if line.tree.exists():
-            _refuse_unheld(line, patches, folder / 'before')
         base = base_repository(line, report)
         report('Checking the base out')
         git = clone(base, folder / 'tree', 'HEAD')
@@ -77,41 +74,6 @@ def copy_patches(line: Line, folder: Path) -> list[Path]:
         (copy := folder / patch.relative_to(line.folder)).parent.mkdir(exist_ok=True)
         shutil.copyfile(patch, copy)
     return [folder / patch.relative_to(line.folder) for patch in patches]
-
-
-def _refuse_unheld(line: Line, patches: list[Path], folder: Path) -> None:
-    """Refuse to move a tree away from commits that were extracted, when nothing holds their patches any more.
-
-    Usually `patches/` has them still, or the history of the repository does, from which one can get back to them.
-    """
-    git = Git(line.tree)
-    if git.config(tree.PATCHES) in ('', digest_patches(patches)) or not git.has(tree.BRANCH):
-        return
-    others = [f'--exclude={tree.BRANCH}', '--branches']
-    commits = git.lines('rev-list', '--reverse', '--no-merges', tree.BRANCH, '--not', tree.BASE, *others)
-    held = {without_index(patch) for patch in patches}
-    known: set[str] | None = None
-    lost: list[str] = []
-    for commit in commits:
-        (patch,) = write_patches(git, folder / commit, f'{commit}^!')
-        if without_index(patch) in held:
-            continue
-        if known is None:
-            repository = Git(line.root)
-            done = repository.attempt('rev-list', '--objects', '--indexed-objects', '--all')
-            known = {entry.partition(' ')[0] for entry in done.stdout.decode('utf-8', 'replace').splitlines()}
-        if git.run('hash-object', '--no-filters', str(patch)) not in known:
-            lost.append(git.run('log', '-1', '--format=%h %s', commit))
-    if lost:
-        folder_name = line.show(line.tree)
-        raise LostWorkError(
-            f'The patches in `{line.show(line.folder)}` are others than those that were written there from the tree '
-            f'`{folder_name}`, and some of its commits are in no patch any more: neither there nor in the history of this '
-            f'repository.',
-            f'Keep them with `git -C {folder_name} branch NAME {tree.BRANCH}`, or throw them away with `git -C {folder_name} '
-            f'checkout -B {tree.BRANCH} {tree.BASE}`. Then run `{line.make("apply")}` again.',
-            '\n'.join(lost),
-        )
 
 
 def apply_series(line: Line, folder: Path, report: Report, patches: list[Path] | None = None) -> Git:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
@@ -18,7 +17,7 @@ from series.errors import ApplyError, ExtractError, LostWorkError
 from series.folders import lock, replace_dir, scratch, write
 from series.git import Git
 from series.line import Line, digest_patches, pin_patched
-from series.merge import apply_one, conflict_markers
+from series.merge import apply_one
 from series.message import nearest_patch, patch_subject
 from series.patches import without_index, write_again, write_patches
 from series.progress import Report
@@ -54,7 +53,7 @@ def extract(line: Line, report: Report) -> list[str]:
         tree.refuse_dirty(line)
         tree.refuse_elsewhere(line, command)
         _refuse_other_base(line, report)
-        commits = refuse_no_series(line, command, line.patches)
+        commits = refuse_no_series(line, command)
         git = Git(line.tree)
         report('Writing the patches')
         before = copy_patches(line, folder / 'before')
@@ -107,13 +106,20 @@ def _refuse_other_base(line: Line, report: Report) -> None:
         )
 
 
-def refuse_no_series(line: Line, command: str, known: Sequence[Path]) -> int:
+_MARKED = (
+    *('-c', 'core.quotePath=false', 'diff-tree', '-r', '--name-only', '--no-commit-id', '--no-textconv'),
+    # Not a line of equals signs, which can be a heading.
+    '-G^(<{7}|>{7}) ',
+)
+"""What lists the files in which a commit has the conflict marks of git's."""
+
+
+def refuse_no_series(line: Line, command: str) -> int:
     """Refuse commits that would get lost or that are not ready, and return how many there are.
 
     Args:
         line: The line, whose tree is looked at.
         command: What is to write them, for the user to run again.
-        known: The patches before, which may hold what looks like conflict marks.
 
     Raises:
         ExtractError: They are no series.
@@ -135,7 +141,7 @@ def refuse_no_series(line: Line, command: str, known: Sequence[Path]) -> int:
             faults.append(f'`{subject}` is a merge, which no patch can hold.')
         elif git.run('rev-parse', f'{revision}^{{tree}}') == git.run('rev-parse', f'{parents[0]}^{{tree}}'):
             faults.append(f'`{subject}` changes nothing.')
-        elif marks := conflict_markers(git, [f'{revision}^!'], subject, known):
+        elif marks := git.lines(*_MARKED, revision):
             faults.append(f'`{subject}` has conflict marks in {", ".join(f"`{place}`" for place in marks)}.')
         if subject.startswith(('fixup! ', 'squash! ', 'amend! ')):
             others = [other for other in subjects if patch_subject(other) == other]

@@ -9,8 +9,7 @@ import re
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -28,7 +27,6 @@ from series.errors import MatrixError, NoTestsError
 from series.folders import lock, write
 from series.git import Git
 from series.line import Line
-from series.postgres import NoPostgresError, postgres_server
 from series.progress import Report
 from series.upstream_tests import Pytest
 from series.verbs.apply import apply_series
@@ -105,10 +103,6 @@ class Tests:
     """The files or folders that run, which may have wildcards; by default all."""
     expression: str = ''
     """What pytest is given as `-k`."""
-    of: Line | None = None
-    """Another line whose tests do."""
-    again: bool = False
-    """Whether what differs runs again even if it has before."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +143,7 @@ class Matrix:
     line: Line
     tests: Tests
     cells: Sequence[CellResult]
-    remarks: Sequence[str] = ()
+    remark: str = ''
     """What a reader has to know of all of them."""
 
     @property
@@ -186,53 +180,27 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
         DownloadError: The base can't be got, or isn't the pinned one.
         EnvironmentFailedError: An environment can't be made.
     """
-    if line.tests is None and tests.clone is None and (tests.of is None or tests.of.tests is None):
+    if line.tests is None and tests.clone is None:
         raise MatrixError(
             f"The line {line.name} comes without upstream's tests, so there is nothing to compare.",
-            'Name a clone of upstream that has them, with `--tests DIR` (`CLONE=DIR`), or a line with `--tests-of LINE`.',
+            'Name a clone of upstream that has them, with `--tests DIR` (`CLONE=DIR`).',
         )
     folder = line.root / 'build' / 'matrix' / line.name
     with lock(line.root, f'matrix-{line.name}', line.make('matrix')):
         shutil.rmtree(folder / 'trees', ignore_errors=True)
         (folder / 'trees').mkdir(parents=True)
-        upstream = tests.clone
-        if tests.of:
-            upstream = clone(base_repository(tests.of, report), folder / 'trees' / 'tests', 'HEAD').folder
-        trees = {side: _tree(line, side, upstream, folder / 'trees' / side, report) for side in SIDES}
-        make = prepare or _Environments(line, folder, upstream, report)
-        with _postgres(report) as url:
-            servers = {'SERIES_POSTGRES': url, 'SERIES_TEMPORAL': (temporal := _temporal())}
-            variables = {name: value for name, value in servers.items() if value is not None}
-            results = [_run_cell(cell, folder, trees, tests, make, variables, report) for cell in cells]
+        trees = {side: _tree(line, side, tests.clone, folder / 'trees' / side, report) for side in SIDES}
+        make = prepare or _Environments(line, folder, tests.clone, report)
+        temporal = _temporal()
+        variables = {} if temporal is None else {'SERIES_TEMPORAL': temporal}
+        results = [_run_cell(cell, folder, trees, tests, make, variables, report) for cell in cells]
     if all(result.comparison is None for result in results):
         raise MatrixError(
             f'No cell was run: {results[0].skipped}.' if results else 'No cell was named.',
             f'Install one of Python {", ".join(line.python)}, or name one that is here with `--python VERSION` (`PYTHON=VERSION`).',
         )
-    remarks = [] if url else ['PostgreSQL is not installed, so the tests of DBOS ran on SQLite.']
-    if not temporal:
-        got = (
-            'their server could not be got from the network, and they fail'
-            if temporal == ''
-            else 'they got their server from the network'
-        )
-        remarks.append(f'`temporal` is not on the path: of the tests of Temporal, {got}.')
-    return Matrix(line, tests, results, remarks)
-
-
-@contextmanager
-def _postgres(report: Report) -> Generator[str | None]:
-    """Start a PostgreSQL for the tests of DBOS, if there is one."""
-    report('Starting PostgreSQL')
-    with ExitStack() as stack:
-        try:
-            url = stack.enter_context(postgres_server())
-        except NoPostgresError as error:
-            # On a machine that checks all, nothing goes missing unnoticed.
-            if os.environ.get('CI'):
-                raise MatrixError('The tests of DBOS have no PostgreSQL to run on.', str(error)) from error
-            url = None
-        yield url
+    remark = 'The tests of Temporal fail: its server is neither on the path (`temporal`) nor to be got.'
+    return Matrix(line, tests, results, remark if temporal == '' else '')
 
 
 def _temporal() -> str | None:
@@ -376,17 +344,14 @@ def _run_cell(
         arguments = [*prepared.alone, *named] if number else [*prepared.options, *chosen, *files]
         made_of = [
             *(tree.run('rev-parse', 'HEAD^{tree}'), prepared.made_of, *arguments, str(number)),
-            *(
-                platform.platform(),
-                str(sorted({**variables, 'SERIES_POSTGRES': 'SERIES_POSTGRES' in variables}.items())),
-            ),
+            *(platform.platform(), str(variables)),
             Path(pytest_plugin.__file__).read_text('utf-8'),
         ]
         key = hashlib.sha256('\n'.join(made_of).encode()).hexdigest()[:16]
         path = results / f'{cell.name}-{side}-{key}.xml'
         step = f'{cell}: {f"what differs, once more ({number})," if number else "the tests"} on the {side}'
         report(step)
-        if not path.exists() or (number and tests.again):
+        if not path.exists():
             pytest = Pytest(tree, prepared.python, folder / 'run', {**variables, **prepared.variables})
             pytest.run(arguments, path, lambda far: report(f'{step}, {far}'))
         seconds += sum(float(suite.get('time', 0)) for suite in ElementTree.parse(path).iter('testsuite'))
@@ -434,7 +399,7 @@ def summary(found: Matrix, shown: int = _SHOWN) -> str:
     ]
     rest = len(listed) - shown
     below = ['', *listed[:shown], *([f'- and {rest} more'] if rest > 0 else [])] if listed else []
-    return '\n'.join([*table, *skipped, *found.remarks, *below])
+    return '\n'.join([*table, *skipped, *filter(None, [found.remark]), *below])
 
 
 def _row(result: CellResult) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from pydantic_ai_slim.fork.line import patch_name
 from series.folders import write
 from series.line import Line, find_lines
 from series.message import Message, all_needs, direct_needs, read_message
-from series.sizes import added_lines, sizes
+from series.sizes import added_lines
 
 PAGE = Path('docs') / 'patches.md'
 """The page that is written."""
@@ -69,13 +69,11 @@ def first_to_send(found: Sequence[Entry]) -> list[Entry]:
 def overview(root: Path) -> str:
     """Return the page as Markdown, the newest line first."""
     lines = find_lines(root)
-    common = {size.subject: size.common for size in sizes(lines)} if len(lines) > 1 else {}
     parts = [
         '# The patches',
         'What each patch needs, its size, and where it stands with upstream, in the order in which they apply. '
-        '*Lines* counts what the patch adds to Python modules of the package, with empty lines, comments and docstrings'
-        + ('; *common* counts those that the patch of the same subject adds on the other line too' if common else '')
-        + '. `make overview` writes this page; '
+        '*Lines* counts what the patch adds to Python modules of the package, with empty lines, comments and docstrings. '
+        + '`make overview` writes this page; '
         '`patches/README.md` says how the patches are kept. '
         '[Open a pull request](pull-requests.md) says how to send one.',
     ]
@@ -85,13 +83,8 @@ def overview(root: Path) -> str:
             f'{number}. `{entry.name}`: {_count(entry.lines, "line")}; {_carries(entry.carries)}'
             for number, entry in enumerate(first_to_send(found), 1)
         ]
-        columns = ['patch', 'lines', *(['common'] if common else []), 'needs', 'upstream']
-        rows = [columns, ['---' if column in ('patch', 'needs', 'upstream') else '---:' for column in columns]]
-        for entry in found:
-            shared = common.get(entry.message.subject)
-            counts = [str(entry.lines), *(['–' if shared is None else str(shared)] if common else [])]
-            rows.append([f'`{entry.name}`', *counts, _needs(entry), _upstream(entry.message)])
-        table = '\n'.join(f'| {" | ".join(row)} |' for row in rows)
+        rows = [f'| `{entry.name}` | {entry.lines} | {_needs(entry)} | {_upstream(entry.message)} |' for entry in found]
+        table = '\n'.join(['| patch | lines | needs | upstream |', '| --- | ---: | --- | --- |', *rows])
         parts += [f'## {line.name}', 'To send first, since each stands alone:', '\n'.join(listed), table]
     return '\n\n'.join(part for part in parts if part) + '\n'
 

@@ -267,7 +267,7 @@ def _finish(state: _Rebase, report: Report) -> Rebased:
         tree.refuse_elsewhere(line, _COMMAND)
         _refuse_elsewhere(state)
         if git.lines('rev-list', f'{tree.BASE}..HEAD'):
-            refuse_no_series(line, _COMMAND, [state.folder / 'series' / name for name in state.subjects])
+            refuse_no_series(line, _COMMAND)
         with scratch(line.root, line.folder.parent, 'rebase') as temporary:
             report('Writing the patches')
             folder = temporary / line.name

@@ -22,9 +22,6 @@ import cyclonedx.model.component
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
-from packaging.metadata import Metadata
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from pydantic_ai_slim.fork.names import DIST_NAME
 from series.base import base_wheel, wheel_metadata
@@ -242,23 +239,19 @@ def _zlib(python: Path) -> str:
 
 
 def differences(first: Path, second: Path) -> list[str]:
-    """Say in which members two wheels differ."""
-    with zipfile.ZipFile(first) as one, zipfile.ZipFile(second) as other:
-        ones, others = ({info.filename: info for info in wheel.infolist()} for wheel in (one, other))
-        found = [f'`{name}` is in one of them only' for name in sorted(ones.keys() ^ others.keys())]
-        for name in sorted(ones.keys() & others.keys()):
-            if one.read(name) != other.read(name):
-                found.append(f'`{name}` has other content')
-            elif (ones[name].date_time, ones[name].external_attr) != (
-                others[name].date_time,
-                others[name].external_attr,
-            ):
-                found.append(f'`{name}` has another time or other permissions')
+    """Say in which members two wheels differ: in their content, time or permissions."""
+
+    def members(path: Path) -> dict[str, tuple[object, ...]]:
+        with zipfile.ZipFile(path) as wheel:
+            return {info.filename: (wheel.read(info), info.date_time, info.external_attr) for info in wheel.infolist()}
+
+    ones, others = members(first), members(second)
+    found = [f'`{name}`' for name in sorted(ones.keys() | others.keys()) if ones.get(name) != others.get(name)]
     return found or ['the order or the compression of their members']
 
 
 def bill_of_materials(line: Line, wheel: Path, commit: str, time: datetime) -> str:
-    """Describe a wheel as CycloneDX JSON: what it is, what it was made of, and what it requires.
+    """Describe a wheel as CycloneDX JSON: what it is, and what it was made of. What it requires, its own metadata says.
 
     The same wheel of the same commit gives the same text.
 
@@ -278,7 +271,7 @@ def bill_of_materials(line: Line, wheel: Path, commit: str, time: datetime) -> s
         type=_component.ComponentType.LIBRARY,
         bom_ref='base',
         licenses=[licenses.make_from_string(expression)],
-        purl=_purl(DIST_NAME, line.base),
+        purl=PackageURL('pypi', name=DIST_NAME, version=line.base),
         properties=[_model.Property(name='lifecycle:content-digest', value=line.digest)],
     )
     # The library sorts them by their paths.
@@ -299,7 +292,7 @@ def bill_of_materials(line: Line, wheel: Path, commit: str, time: datetime) -> s
         bom_ref='fork',
         description=metadata.summary,
         licenses=[licenses.make_from_string(expression)],
-        purl=_purl(DIST_NAME, line.version),
+        purl=PackageURL('pypi', name=DIST_NAME, version=line.version),
         hashes=[_model.HashType(alg=_model.HashAlgorithm.SHA_256, content=digest)],
         properties=[
             _model.Property(name='lifecycle:wheel', value=wheel.name),
@@ -313,39 +306,11 @@ def bill_of_materials(line: Line, wheel: Path, commit: str, time: datetime) -> s
             'that holds them. The content digests are the SHA-256 of a listing as `sha256sum --zero` prints it.',
         ),
     )
-    required = _required(metadata)
     bom = _bom.Bom(
         serial_number=uuid5(NAMESPACE_URL, f'urn:sha256:{digest}:{commit}'),
         metadata=_bom.BomMetaData(component=fork, timestamp=time),
-        components=required,
     )
-    bom.register_dependency(fork, required)
     return JsonV1Dot6(bom).output_as_string(indent=2) + '\n'
-
-
-def _required(metadata: Metadata) -> list[Any]:
-    """Return what a package requires: without versions, as those are chosen when it is installed."""
-    declared: dict[str, list[Requirement]] = {}
-    for requirement in metadata.requires_dist or ():
-        declared.setdefault(canonicalize_name(requirement.name), []).append(requirement)
-    return [
-        _component.Component(
-            name=name,
-            type=_component.ComponentType.LIBRARY,
-            bom_ref=name,
-            # What only an extra requires is optional; `python_version` and the like are not the user's choice.
-            scope=_component.ComponentScope.OPTIONAL
-            if all('extra ==' in str(one.marker) for one in requirements)
-            else _component.ComponentScope.REQUIRED,
-            purl=_purl(name),
-            properties=[_model.Property(name='lifecycle:requires-dist', value=str(one)) for one in requirements],
-        )
-        for name, requirements in sorted(declared.items())
-    ]
-
-
-def _purl(name: str, version: str | None = None) -> PackageURL:
-    return PackageURL('pypi', name=name, version=version)
 
 
 def _digest(path: Path) -> str:

@@ -52,22 +52,10 @@ def review(line: Line, revision: str, report: Report, *, colour: bool = False) -
         ApplyError: The patches of one side don't apply.
     """
     with tempfile.TemporaryDirectory() as folder:
-        return compare(_line_of(line, revision, Path(folder)), line, report, colour=colour)
+        return _compare(_line_of(line, revision, Path(folder)), line, report, colour=colour)
 
 
-def compare(before: Line, after: Line, report: Report, *, colour: bool = False) -> str:
-    """Return a range-diff of two series, without the patches that are the same, or an empty string when all are.
-
-    Args:
-        before: A line.
-        after: Another line, or the same at another time.
-        report: Is told of each step.
-        colour: Whether the range-diff is to be coloured.
-
-    Raises:
-        DownloadError: A base can't be got, or isn't the pinned one.
-        ApplyError: The patches of one of them don't apply.
-    """
+def _compare(before: Line, after: Line, report: Report, *, colour: bool) -> str:
     if (before.base_message, before.patches_digest()) == (after.base_message, after.patches_digest()):
         return ''
     with scratch(after.root, after.cache.parent, 'review') as folder:
@@ -79,7 +67,7 @@ def compare(before: Line, after: Line, report: Report, *, colour: bool = False) 
         # A patch that was moved to another base has other lines around it, and is the same patch still.
         options = (f'--color={"always" if colour else "never"}', '--creation-factor=80')
         found = new.lines('range-diff', *options, *ranges)
-    # A patch that didn't change is a line with an equals sign.
+    # Without the patches that didn't change: each is a line with an equals sign.
     return '\n'.join(
         line for line in found if not re.match(r'(\x1b\[[\d;]*m)*\s*\d+:\s+[0-9a-f]+ (\x1b\[[\d;]*m)*= ', line)
     )
@@ -102,8 +90,7 @@ def _line_of(line: Line, revision: str, folder: Path) -> Line:
         ]
         raise ReviewError(
             f'There is no line `{line.name}` in `{revision}`.',
-            f'It has {", ".join(f"`{name}`" for name in lines) or "no lines"}. Name a later revision, or compare two lines with '
-            f'`--against LINE` (`ARGS="--against LINE"`).',
+            f'It has {", ".join(f"`{name}`" for name in lines) or "no lines"}. Name a later revision.',
         )
     target = folder / line.name
     # Not as text: a patch can hold any bytes.

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Lock
 
 from pydantic_ai_slim.fork.line import patch_name
 from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
@@ -221,22 +220,21 @@ def _run_all(checks: list[_Check], git: Git, python: Path, folder: Path, report:
         (outside := folder / f'outside-{number}').mkdir()
         runs.put(_Run(clone(git.folder, folder / f'checkout-{number}', 'HEAD'), python, outside, programs))
 
-    steps = _Steps(len(checks), report)
-
-    def run(check: _Check) -> None:
+    def run(check: _Check) -> _Check:
         worker = runs.get()
         try:
-            worker.run(check, lambda step: steps.begin(check, step))
+            worker.run(check)
         finally:
-            steps.end(check)
             runs.put(worker)
+        return check
 
     with ThreadPoolExecutor(workers) as pool:
         # What takes longest comes first, so that no processor waits for it in the end.
         waiting = [pool.submit(run, check) for check in sorted(checks, key=lambda check: -len(check.paths))]
         try:
-            for finished in as_completed(waiting):
-                finished.result()
+            report('Verifying the patches', 0, len(checks))
+            for done, finished in enumerate(as_completed(waiting), 1):
+                report(f'Verified {finished.result().name}', done, len(checks))
         finally:
             # When it is interrupted, nothing of it goes on.
             programs.end()
@@ -312,33 +310,6 @@ class _Check:
         return self.in_order and not self.last
 
 
-class _Steps:
-    """Tells what the processors are at: the check that began first, which is what one waits for, and how many go on beside it."""
-
-    def __init__(self, of: int, report: Report) -> None:
-        self._of = of
-        self._report = report
-        self._lock = Lock()
-        self._now: dict[int, str] = {}
-        self._done = 0
-
-    def begin(self, check: _Check, step: str) -> None:
-        with self._lock:
-            self._now[id(check)] = f'{step} {check.name}'
-            self._tell()
-
-    def end(self, check: _Check) -> None:
-        with self._lock:
-            self._now.pop(id(check), None)
-            self._done += 1
-            self._tell()
-
-    def _tell(self) -> None:
-        now = list(self._now.values()) or ['Verifying the patches']
-        beside = f', and {len(now) - 1} more' if len(now) > 1 else ''
-        self._report(f'{now[0]}{beside}', self._done, self._of)
-
-
 class _Stack:
     """Makes commits of some of the patches, each of them once.
 
@@ -373,14 +344,12 @@ class _Run:
     measuring: Sequence[str] = ()
     """What Python runs pytest with, to measure what that runs."""
 
-    def run(self, check: _Check, begin: Callable[[str], None]) -> None:
+    def run(self, check: _Check) -> None:
         """Ask ruff, run the tests and examples, as far as they are there, and import the package where that says more."""
         if check.plain:
-            begin('Asking ruff about')
             self._lint(check)
         if not check.tested:
             return
-        begin('Testing')
         self._check_out(check.commit)
         # `tests/test_examples.py` takes this one for a sign that every extra is installed. Our pages and docstrings need
         # no more than `tests.in` holds.
@@ -390,7 +359,6 @@ class _Run:
             found += self._api(check)
         # What all patches carry is tested on a commit that is imported for the last patch already.
         if not check.last and (found or not check.tests):
-            begin('Importing the package after')
             found = self._import_package(check) or found
         if check.unneeded:
             fault = Fault(

@@ -284,54 +284,15 @@ def test_apply_over_thrown_away_commits_applies(line: Line, user: User) -> None:
     assert apply(line, quiet) == head
 
 
-def test_apply_after_extracted_patches_were_overwritten_refuses(line: Line, user: User) -> None:
-    """As with `git checkout -- patches`, before they were committed."""
+def test_apply_after_extracted_patches_were_overwritten_leaves_them_in_the_reflog(line: Line, user: User) -> None:
     write_series(line, user, ('Add one', {'tests/one.txt': '1\n'}))
-    commit_patches(line)
     apply(line, quiet)
     user.commit('Add two', {'tests/two.txt': '2\n'})
     extract(line, quiet)
-    User(line.root).git('checkout', '--quiet', '--', 'patches')
-    User(line.root).git('clean', '--quiet', '--force', 'patches')
-    abbreviated = user.git('log', '-1', '--format=%h')
-
-    with pytest.raises(LostWorkError) as error:
-        apply(line, quiet)
-    assert str(error.value) == (
-        'The patches in `patches/1.0.0` are others than those that were written there from the tree `build/1.0.0`, and some '
-        'of its commits are in no patch any more: neither there nor in the history of this repository.\n'
-        'Keep them with `git -C build/1.0.0 branch NAME series`, or throw them away with `git -C build/1.0.0 checkout -B series '
-        'refs/series/base`. Then run `make apply LINE=1.0.0` again.\n'
-        '\n'
-        f'    {abbreviated} Add two'
-    )
-    assert user.subjects() == ['Add one', 'Add two']
-
-    user.git('branch', 'mine', 'series')
+    drop_patch(line.patches[1])
     apply(line, quiet)
     assert user.subjects() == ['Add one']
-    assert user.git('log', '-1', '--format=%s', 'mine') == 'Add two'
-
-
-@pytest.mark.parametrize('where', ['commit', 'stash', 'index'])
-def test_apply_of_an_older_state_whose_newer_one_git_holds_applies(line: Line, user: User, where: str) -> None:
-    repository = User(line.root)
-    write_series(line, user, ('Add one', {'tests/one.txt': '1\n'}))
-    commit_patches(line)
-    apply(line, quiet)
-    user.commit('Add two', {'tests/two.txt': '2\n'})
-    extract(line, quiet)
-    if where == 'commit':
-        commit_patches(line)
-        repository.git('checkout', '--quiet', 'HEAD~1', '--', 'patches')
-        repository.git('rm', '--quiet', '--force', 'patches/1.0.0/fixes/add-two.patch')
-    elif where == 'stash':
-        repository.git('stash', '--quiet', '--include-untracked', '--', 'patches')
-    else:
-        repository.git('add', '--all', 'patches')
-        drop_patch(line.patches[1])
-    apply(line, quiet)
-    assert user.subjects() == ['Add one']
+    assert user.git('log', '-1', '--format=%s', 'series@{1}') == 'Add two'
 
 
 def test_apply_after_a_move_that_was_killed_keeps_what_the_user_has_changed_since(line: Line, user: User) -> None:

@@ -75,7 +75,7 @@ def test_findings_without_a_choice_of_rules_are_those_of_a_few(user: User) -> No
 def test_findings_of_the_formatter_count_where_upstream_formats(user: User) -> None:
     after: dict[str, str | bytes] = {'a.py': "x = 'a'\ny = ( 1 )\n\nz = 3\n", 'b.py': 'x = "b"\n'}
     before: dict[str, str | bytes] = {'b.py': 'x = "b"\nz = 2\n'}
-    assert found(user, SELECT + FORMAT, before, after) == ['a.py:2: format It is to be formatted otherwise.']
+    assert found(user, SELECT + FORMAT, before, after) == ['a.py: format It is to be formatted otherwise.']
     assert found(user, SELECT, {'a.py': 'x = 1\n'}, {'a.py': 'x = ( 1 )\n'}) == []
 
 

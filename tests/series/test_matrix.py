@@ -15,10 +15,9 @@ import pytest
 
 from series.__main__ import main
 from series.comparison import Comparison
-from series.errors import ApplyError, BusyError, MatrixError, NoTestsError
+from series.errors import BusyError, MatrixError, NoTestsError
 from series.git import Git
 from series.line import Line, find_line
-from series.postgres import NoPostgresError
 from series.progress import Report
 from series.verbs.apply import apply
 from series.verbs.extract import extract
@@ -54,8 +53,8 @@ def prepare_for_two(cell: Cell, side: str, tree: Git) -> Prepared:
     return replace(prepare(cell, side, tree), options=['-n', '2', '--dist=loadgroup'])
 
 
-def run(line: Line, tests: Tests | None = None, prepare: Prepare = prepare, report: Report = quiet) -> Matrix:
-    return matrix(line, [CELL], tests or Tests(), report, prepare)
+def run(line: Line, tests: Tests | None = None, prepare: Prepare = prepare) -> Matrix:
+    return matrix(line, [CELL], tests or Tests(), quiet, prepare)
 
 
 def compared(found: Matrix) -> Comparison:
@@ -368,17 +367,12 @@ def test_matrix_of_a_line_without_upstreams_tests_needs_a_clone(line: Line) -> N
     bare = replace(line, tests=None)
     with pytest.raises(MatrixError) as error:
         run(bare)
-    assert error.value.remedy == (
-        'Name a clone of upstream that has them, with `--tests DIR` (`CLONE=DIR`), or a line with `--tests-of LINE`.'
-    )
+    assert error.value.remedy == 'Name a clone of upstream that has them, with `--tests DIR` (`CLONE=DIR`).'
 
 
-def test_matrix_of_a_series_that_does_not_apply_is_refused(renamed: Line) -> None:
-    (patch,) = renamed.patches
-    patch.write_text(patch.read_text().replace('return "tools"', 'return "other"'))
-    with pytest.raises(ApplyError) as error:
-        run(renamed)
-    assert 'Resolve it there first, with `make apply LINE=1.0.0`.' in str(error.value)
+def test_matrix_renames_what_has_another_name_in_older_tests() -> None:
+    renamed = rename('from pydantic_ai.builtin_tools import x\nmessages.BuiltinToolCallPart, MyBuiltinToolCallPart\n')
+    assert renamed == 'from pydantic_ai.native_tools import x\nmessages.NativeToolCallPart, MyBuiltinToolCallPart\n'
 
 
 def test_matrix_beside_another_one_is_refused(line: Line) -> None:
@@ -457,38 +451,6 @@ def test_main_matrix_prints_a_table_and_fails_for_a_difference(
     assert capsys.readouterr().out.endswith("Upstream's tests say the same of 1.0.0+lifecycle.1 as of the base.\n")
 
 
-def test_matrix_without_postgres_says_so_and_fails_on_a_machine_that_checks_all(
-    line: Line, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def find() -> Path:
-        raise NoPostgresError('PostgreSQL is not installed. Install it.')
-
-    monkeypatch.setattr('series.postgres.find_postgres', find)
-    monkeypatch.delenv('CI', raising=False)
-    assert 'PostgreSQL is not installed, so the tests of DBOS ran on SQLite.' in summary(run(line))
-    monkeypatch.setenv('CI', 'true')
-    with pytest.raises(MatrixError) as error:
-        run(line)
-    assert error.value.remedy == 'PostgreSQL is not installed. Install it.'
-
-
-def test_matrix_again_runs_what_differed_once_more(renamed: Line, upstream: Upstream, tmp_path: Path) -> None:
-    text = f"""\
-from pathlib import Path
-from pydantic_ai.tools import name
-
-def test_name():
-    assert name() == "tools" or Path({str(tmp_path / 'mended')!r}).exists()
-"""
-    tests = Tests(upstream(text))
-    assert run(renamed, tests).differences == 1
-    (tmp_path / 'mended').touch()
-    steps: list[str] = []
-    assert run(renamed, tests, report=lambda step, done=0, of=None: steps.append(step)).differences == 1
-    assert f'{CELL}: what differs, once more (3), on the fork' in steps
-    assert run(renamed, replace(tests, again=True)).differences == 0
-
-
 def test_matrix_where_a_test_of_the_patches_fails_says_so(line: Line, user: User) -> None:
     write(line, user, {'tests/test_new.py': 'def test_new():\n    assert False, "broken"\n'})
     found = run(line, Tests(only=('tests/test_new.py',)))
@@ -527,11 +489,3 @@ def test_same():
     assert (
         'Fail on both (Python 3.12, all, highest):\n- tests.test_it::test_name\n- tests.test_it::test_same\n' in report
     )
-
-
-def test_matrix_with_the_tests_of_another_line_renames_what_has_another_name(line: Line, user: User) -> None:
-    renamed = rename('from pydantic_ai.builtin_tools import x\nmessages.BuiltinToolCallPart, MyBuiltinToolCallPart\n')
-    assert renamed == 'from pydantic_ai.native_tools import x\nmessages.NativeToolCallPart, MyBuiltinToolCallPart\n'
-    assert outcomes(run(line, Tests(of=line, only=('tests/test_tools.py',)))) == {
-        'tests.test_tools::test_add': ('passed', 'passed')
-    }

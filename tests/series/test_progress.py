@@ -33,7 +33,7 @@ def test_heartbeat_says_nothing_of_what_is_done_at_once() -> None:
     said: list[str] = []
 
     with heartbeat(said.append) as note:
-        note('Reading', 0, None)
+        note('Reading')
 
     assert said == []
 

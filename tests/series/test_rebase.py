@@ -366,7 +366,7 @@ def test_rebase_with_conflict_marks_left_refuses(stopped: Line, user: User) -> N
     with pytest.raises(ExtractError) as error:
         finish_rebase(stopped.root, None, quiet)
     assert error.value.problem.startswith(
-        f'The commits of the tree `build/1.1.0` are not a series:\n- `Call it title` has conflict marks in `{TOOLS}:'
+        f'The commits of the tree `build/1.1.0` are not a series:\n- `Call it title` has conflict marks in `{TOOLS}`.'
     )
     assert not (stopped.root / 'patches/1.1.0').exists()
 

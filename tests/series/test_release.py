@@ -104,7 +104,7 @@ def test_release_text_has_the_changes_and_how_to_pin_them(releasable: Line) -> N
     assert f'pip install --extra-index-url INDEX "pydantic-ai-slim=={FORK}"' in text
 
 
-def test_release_bill_of_materials_names_base_patches_and_requirements(releasable: Line) -> None:
+def test_release_bill_of_materials_names_base_and_patches(releasable: Line) -> None:
     folder = release(releasable.root, quiet)
     text = (folder / BILL).read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
@@ -124,11 +124,6 @@ def test_release_bill_of_materials_names_base_patches_and_requirements(releasabl
     (described,) = fork['pedigree']['patches']
     assert described['diff']['url'] == f'patches/{BASE}/{patch.parent.name}/{patch.name}'
     assert described['diff']['text']['content'] == patch.read_text()
-    assert [(part['name'], part['scope'], part['properties'][0]['value']) for part in bill['components']] == [
-        ('httpx', 'required', 'httpx>=0.27'),
-        ('rich', 'optional', 'rich>=13; extra == "cli"'),
-    ]
-    assert {'ref': 'fork', 'dependsOn': ['httpx', 'rich']} in bill['dependencies']
 
 
 def test_release_bill_of_materials_lists_the_patches_of_all_topics(releasable: Line) -> None:
@@ -176,7 +171,7 @@ def test_release_that_is_not_the_same_twice_is_refused_and_says_where(releasable
     with pytest.raises(ReleaseError) as error:
         release(releasable.root, quiet)
     assert error.value.problem.startswith(f'Two builds of {FORK} differ, the first by ')
-    assert f'\n- `pydantic_ai_slim-{FORK}.dist-info/WHEEL` has other content\n' in f'{error.value.problem}\n'
+    assert f'\n- `pydantic_ai_slim-{FORK}.dist-info/WHEEL`\n' in f'{error.value.problem}\n'
     assert {path.name: path.read_bytes() for path in made.iterdir()} == before
     assert left_over(releasable) == []
 

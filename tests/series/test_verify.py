@@ -107,31 +107,12 @@ def test_verify_of_a_good_series_counts_its_tests_and_names_patch_and_step(
         ('Applying `fixes/add-subtract`', 0, 2),
         ('Applying `fixes/test-add-more`', 1, 2),
         # Each after those before it, the second on the base, and all after the last.
-        ('Asking ruff about `fixes/add-subtract`', 0, 4),
-        ('Testing `fixes/add-subtract`', 0, 4),
-        ('Verifying the patches', 1, 4),
-        ('Testing what all patches carry, after the last', 1, 4),
-        ('Verifying the patches', 2, 4),
-        ('Asking ruff about `fixes/test-add-more`', 2, 4),
-        ('Testing `fixes/test-add-more`', 2, 4),
-        ('Verifying the patches', 3, 4),
-        ('Testing `fixes/test-add-more`, on the base alone', 3, 4),
-        ('Verifying the patches', 4, 4),
+        ('Verifying the patches', 0, 4),
+        ('Verified `fixes/add-subtract`', 1, 4),
+        ('Verified what all patches carry, after the last', 2, 4),
+        ('Verified `fixes/test-add-more`', 3, 4),
+        ('Verified `fixes/test-add-more`, on the base alone', 4, 4),
     ]
-
-
-def test_verify_of_several_at_once_names_the_one_that_began_first(
-    line: Line, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr('series.verbs.verify.os.cpu_count', lambda: 2)
-    commits: list[tuple[str, dict[str, str | bytes]]] = []
-    for name in ('one', 'two'):
-        page: dict[str, str | bytes] = {f'docs/{name}.md': f'# {name}\n'}
-        commits.append((MESSAGE.format(f'Add {name}'), page))
-    write(line, user, *commits)
-    steps: list[str] = []
-    check(line, lambda step, done=0, of=None: steps.append(step))
-    assert any(re.fullmatch(r'\w.* `\w+/add-\w+`.*, and 1 more', step) for step in steps)
 
 
 @pytest.mark.slow

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import textwrap
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -66,7 +64,7 @@ def run_all(parts: Sequence[Part], at_once: int = AT_ONCE) -> dict[str, str]:
             print(f'\n== {part.title}', flush=True)
             results[part.title] = _run(part, share, None)[0]
         return results
-    running = _Running(len(parts))
+    running: list[str] = []
     with (
         heartbeat(_say) as note,
         tempfile.TemporaryDirectory(prefix='side-by-side-') as folder,
@@ -75,13 +73,13 @@ def run_all(parts: Sequence[Part], at_once: int = AT_ONCE) -> dict[str, str]:
 
         def run(number: int, part: Part) -> tuple[Part, Path, str, float]:
             path = Path(folder) / str(number)
+            running.append(part.title)
+            note('; '.join(running), len(results), len(parts))
             with path.open('w+b') as output:
-                running.begin(part.title, path)
                 found, seconds = _run(part, share, output)
-                running.end(part.title)
+            running.remove(part.title)
             return part, path, found, seconds
 
-        threading.Thread(target=running.tell, args=[note], daemon=True).start()
         first = sorted(parts, key=lambda part: -part.seconds)
         waiting = [pool.submit(run, number, part) for number, part in enumerate(first)]
         try:
@@ -89,43 +87,11 @@ def run_all(parts: Sequence[Part], at_once: int = AT_ONCE) -> dict[str, str]:
                 part, path, found, seconds = finished.result()
                 said = path.read_bytes().decode('utf-8', 'replace').rstrip()
                 print(f'\n== {part.title}: {found} after {seconds:.0f} s\n{said}', flush=True)
+                note('; '.join(running), len(results) + 1, len(parts))
                 results[part.title] = found if found != FAILED else f'{found}. It said last:\n{_last(said)}'
         finally:
             pool.shutdown(cancel_futures=True)
-            running.over.set()
     return {part.title: results[part.title] for part in parts}
-
-
-class _Running:
-    """What is running, and how far it is."""
-
-    def __init__(self, of: int) -> None:
-        self.over = threading.Event()
-        self._of = of
-        self._done = 0
-        self._now: dict[str, Path] = {}
-
-    def begin(self, title: str, path: Path) -> None:
-        self._now[title] = path
-
-    def end(self, title: str) -> None:
-        del self._now[title]
-        self._done += 1
-
-    def tell(self, note: Callable[[str, int, int | None], None]) -> None:
-        """Note what is running again and again, until it is over."""
-        while True:
-            note(
-                '; '.join(f'{title}{_percent(path)}' for title, path in self._now.copy().items()), self._done, self._of
-            )
-            if self.over.wait(1):
-                return
-
-
-def _percent(path: Path) -> str:
-    """Return how much of its tests pytest has run, as it says itself."""
-    said = re.findall(rb'\[ *(\d+%)\]', path.read_bytes()[-2000:])
-    return f' {said[-1].decode()}' if said else ''
 
 
 def _run(part: Part, variables: Mapping[str, str], output: IO[bytes] | None) -> tuple[str, float]:
