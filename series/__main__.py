@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic_ai_slim.fork.errors import ForkError
 from pydantic_ai_slim.fork.line import patch_name
 from series.build import build
-from series.errors import CloneError, DifferenceError, NoPatchError, RebaseError, SeriesError
+from series.errors import DifferenceError, RebaseError, SeriesError
 from series.line import Line, find_line, find_lines, line_names
 from series.merge import Outcome
 from series.patches import find_patch
@@ -140,10 +140,7 @@ def _rebased(rebased: Rebased, report: Report) -> str:
     except SeriesError as error:
         # The line is whole without them, and nothing of it is to be lost.
         locks = f'There are no locks for `make matrix`; run `{line.make("locks")}` later. {error.problem}'
-    counts = [f'{len(rebased.unchanged)} patches are as they were']
-    for what, patches in (('were changed', rebased.changed), ('are dropped', rebased.dropped)):
-        if patches:
-            counts.append(f'{len(patches)} {what}:\n' + '\n'.join(f'  {patch}' for patch in patches))
+    counts = [f'{len(line.patches)} patches', *(f'without `{patch}`' for patch in rebased.dropped)]
     made = [line.show(line.folder), f'pydantic_ai_slim/{line.name}', 'CHANGELOG.md']
     todo = (
         f'Run `{line.make("verify")}`, say in `CHANGELOG.md` what users will notice, and commit '
@@ -195,16 +192,6 @@ def _show_status(found: Status) -> str:
 
 
 def _branch(options: Namespace, report: Report) -> str:
-    if not options.patch:
-        raise NoPatchError(
-            'There is no name that says which patch the branch is for.',
-            'Name one, as in `make branch PATCH=heart/slug CLONE=../pydantic-ai`; `make overview` lists them.',
-        )
-    if options.clone is None:
-        raise CloneError(
-            'There is no clone of upstream to make the branch in.',
-            'Name yours with `--clone DIR` (`make branch PATCH=heart/slug CLONE=../pydantic-ai`).',
-        )
     line = _line(options)
     made = branch(
         line,
@@ -318,10 +305,11 @@ def _add_status(parser: ArgumentParser) -> None:
 
 
 def _add_branch(parser: ArgumentParser) -> None:
-    # Not required, so that what is missing is said as it is of the clone.
-    parser.add_argument('patch', metavar='PATCH', nargs='?', help=f'{_PATCH}, which is needed')
+    parser.add_argument('patch', metavar='PATCH', help=_PATCH)
     _add_line(parser)
-    parser.add_argument('--clone', metavar='DIR', type=Path, help='your clone of upstream, which is needed')
+    parser.add_argument(
+        '--clone', metavar='DIR', type=Path, required=True, help='your clone of upstream (`CLONE=DIR` of make)'
+    )
     parser.add_argument(
         '--onto', metavar='REV', help="where the branch begins; the tag of the line's release if left out"
     )

@@ -42,8 +42,6 @@ def base_repository(line: Line, report: Report, wheel: Path | None = None, archi
     of the wheel each time.
 
     Args:
-        line: The line.
-        report: Is told of each step.
         wheel: The base's wheel, if it is at hand and was checked; otherwise it is downloaded.
         archive: The source archive that the line names, likewise.
 

@@ -48,8 +48,6 @@ def build(
     what the base requires isn't there. The finished wheel is compared with what the line pins.
 
     Args:
-        line: The line.
-        report: Is told of each step.
         dist: The folder that it is put into; by default `dist/`.
         python: The interpreter that builds; by default the running one, if the line supports it.
         umask: What the builder's files are not permitted; by default as the process has it.
@@ -153,7 +151,6 @@ def wheel_faults(line: Line, wheel: Path, base: Path) -> Iterator[str]:
     """Say in what a finished wheel isn't the fork of a line. It is read by this process, and not by the one that built it.
 
     Args:
-        line: The line.
         wheel: The wheel.
         base: The unpacked base, which was checked.
     """

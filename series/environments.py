@@ -17,7 +17,7 @@ from pydantic_ai_slim.fork.names import DIST_NAME
 from series import network
 from series.errors import OfflineError, SeriesError
 from series.git import words
-from series.line import Line, find_line, find_lines
+from series.line import Line, find_line
 from series.progress import waiting
 
 ENGINES = '[dbos,prefect,temporal]'
@@ -75,16 +75,9 @@ def line_python(line: Line) -> Path:
         raise NoPythonError(
             f'The line {line.name} needs Python {" or ".join([", ".join(others), newest] if others else [newest])}, and '
             f'this machine has none of them: the tool runs on {own}.',
-            f'Install one, for example with `{find_uv()} python install {newest}`, then run the same command again.'
-            f'{_other_line(line, own)}',
+            f'Install one, for example with `{find_uv()} python install {newest}`, then run the same command again.',
         )
     return Path(sys.executable)
-
-
-def _other_line(line: Line, python: str) -> str:
-    """Name the newest other line that a Python can be used with, if there is one."""
-    others = [other.name for other in find_lines(line.root) if python in other.python and other.name != line.name]
-    return f' Or take the line {others[-1]}, which runs on {python}, with `LINE={others[-1]}`.' if others else ''
 
 
 def base_requirements(line: Line, extras: str = '') -> list[str | Path]:
@@ -122,7 +115,6 @@ def make_environments(line: Line, extras: str = '') -> list[Path]:
     """Make an environment with the base and one with the fork.
 
     Args:
-        line: The line.
         extras: Those that both are to have, such as `[openai]`.
 
     Returns:

@@ -64,7 +64,6 @@ class OddFilesError(SeriesError):
     """Something in the package of a commit that no wheel can hold.
 
     Args:
-        revision: The commit.
         folder: The folder of the package.
         names: The paths in it that are symlinks or other repositories.
     """

@@ -40,7 +40,6 @@ def lock(root: Path, what: str, verb: str, wait: Callable[[str], None] | None = 
     """Keep everybody else from writing something.
 
     Args:
-        root: The checkout.
         what: What is written, such as the name of a line.
         verb: The command that writes it, for others to be told.
         wait: Is told who is waited for. Without it, nobody is.
@@ -105,7 +104,6 @@ def scratch(root: Path, place: Path, verb: str) -> Iterator[Path]:
     """Make a folder to work in, and remove it in the end, with all that killed verbs have left in the checkout.
 
     Args:
-        root: The checkout.
         place: Where to make it: on the file system that things are to be renamed to.
         verb: What it is for, to be seen in its name.
     """

@@ -29,7 +29,6 @@ def new_findings(git: Git, commit: str, paths: Iterable[str]) -> list[str]:
 
     Args:
         git: A repository of its own, which is left with the commit checked out.
-        commit: The commit.
         paths: The files that it touches. Only those in Python count.
 
     Returns:

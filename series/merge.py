@@ -111,30 +111,19 @@ def index_conflicts(git: Git) -> dict[str, set[str]]:
     return stages
 
 
-def waiting_mails(git: Git) -> list[Path]:
-    """Return the mails of an `am` that stopped: that of the patch that waits, and those after it. Without one, there are none."""
-    applying = git.folder / '.git' / 'rebase-apply'
-    # Git writes `next` last, so without it the `am` was killed before it began.
-    if not all((applying / name).exists() for name in ('applying', 'next')):
-        return []
-    return sorted(applying.glob('[0-9][0-9][0-9][0-9]'))[int((applying / 'next').read_text()) - 1 :]
-
-
-def remedy(line: Line, go_on: str, places: Collection[str], what: str = 'It') -> str:
+def remedy(line: Line, go_on: str, places: Collection[str]) -> str:
     """Say what to do about a patch that waits in the tree of a line.
 
     Args:
-        line: The line.
         go_on: The commands to run after that.
         places: Where there are conflict marks; without any, git couldn't even begin to merge.
-        what: Which patch it is.
     """
     folder = line.show(line.tree)
     if places:
-        how = f'{what} waits in `{folder}`, with conflict marks. Edit the marked files, `git -C {folder} add` or `rm` them,'
+        how = f'The patch at which git stopped waits in `{folder}`, with conflict marks. Edit the marked files, `git -C {folder} add` or `rm` them,'
     else:
         how = (
-            f'{what} waits in `{folder}`. Put what fits into the files and the rest beside them with `git -C {folder} am '
+            f'The patch at which git stopped waits in `{folder}`. Put what fits into the files and the rest beside them with `git -C {folder} am '
             f'--show-current-patch=diff | git -C {folder} apply --reject`; edit the files, `git -C {folder} add` them,'
         )
     return f'{how} and run {go_on}.'
@@ -145,7 +134,6 @@ def stopped(git: Git, line: Line, problem: str, go_on: str, patch: Path) -> Appl
 
     Args:
         git: Where it waits.
-        line: The line.
         problem: What conflicts with what, and how far git got.
         go_on: The commands to run once the conflict is resolved.
         patch: What was being applied.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from series.git import Git
@@ -148,13 +147,6 @@ def _need_faults(message: Message, earlier: Collection[str]) -> Iterator[str]:
 def patch_subject(subject: str) -> str:
     """Return the subject of the patch that a fixup is for."""
     return re.sub(r'^((fixup|squash|amend)! )+', '', subject)
-
-
-def nearest_patch(fixup: str, known: Iterable[str]) -> str:
-    """Name the patch that a fixup with a wrong subject is most likely for, in words to put behind it, or return nothing."""
-    subject, subjects = patch_subject(fixup), list(known)
-    near = [one for one in subjects if subject and one.startswith(subject)] or get_close_matches(subject, subjects, n=1)
-    return f' (the nearest is `{near[0]}`)' if near else ''
 
 
 def direct_needs(messages: Mapping[Path, Message]) -> dict[Path, list[Path]]:

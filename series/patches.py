@@ -47,8 +47,6 @@ def write_patches(git: Git, folder: Path, commits: str = f'{tree.BASE}..HEAD') -
     """Write commits of a tree as patches into a new folder, and return them in order.
 
     Args:
-        git: The tree.
-        folder: The folder.
         commits: The commits, as git names a range; by default the series.
     """
     git.run(*_FORMAT_PATCH, '--output-directory', str(folder), commits)
@@ -93,8 +91,6 @@ def write_series(git: Git, folder: Path, before: Mapping[str, str], listed: Path
     """Write the commits of a tree as the patches of a line, with their list, and return them in order.
 
     Args:
-        git: The tree.
-        folder: A new folder for them.
         before: The paths of the patches that there were, by their subjects, in order. A patch stays where it is as long as its
             subject does. Any other is named after its subject, in the topic of the one that it takes the place of, or else of
             the one before it.
@@ -124,8 +120,6 @@ def write_again(git: Git, folder: Path, before: Sequence[Path]) -> list[Path]:
     """Write the commits of a tree as `write_series()` does, and leave what only has other ids of files as it was.
 
     Args:
-        git: The tree.
-        folder: A new folder for them.
         before: Copies of the patches that there were, in order, beside a copy of their list.
     """
     known = {read_message(patch).subject: f'{patch_name(patch)}.patch' for patch in before}

@@ -115,7 +115,6 @@ def write_pins(line: Line, release: Release, folder: Path, downloads: Path, repo
         release: The base of the new line.
         folder: Gets `<version>/`, which is to be the line's folder, and `build/`, which its wheel is to be built from.
         downloads: Gets what is downloaded for that.
-        report: Is told of each step.
 
     Raises:
         NoReleaseError: No release has settings for tests.

@@ -20,7 +20,6 @@ def lines_by_module(patch: Path, sign: str) -> dict[str, list[str]]:
     """Return what a patch adds to the Python modules of the package, or takes from them, by their paths from the package on.
 
     Args:
-        patch: The patch.
         sign: `+` for what it adds, `-` for what it takes.
     """
     found: dict[str, list[str]] = {}

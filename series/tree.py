@@ -50,7 +50,6 @@ def record(git: Git, patches: str, stopped: str = '', *, base: str = '', head: s
     """Note which commits the patches of the line stand for.
 
     Args:
-        git: The tree.
         patches: The digest of the patches, as they were when they were read or written.
         stopped: The name of the patch at which `apply` stopped, or nothing.
         base: The base commit, where the tree is to move to another one.
@@ -211,19 +210,12 @@ def refuse_lost(line: Line) -> None:
         LostWorkError: It has some.
     """
     git, tree, folder = Git(line.tree), line.show(line.tree), line.show(line.folder)
-    if git.has(BRANCH) and (lost := git.run('log', '--format=%h %s', BRANCH, '--not', APPLIED)):
+    heads = ['HEAD', *([BRANCH] if git.has(BRANCH) else [])]
+    if lost := git.run('log', '--format=%h %s', *heads, '--not', APPLIED, f'--exclude={BRANCH}', '--branches'):
         raise LostWorkError(
-            f'The tree `{tree}` has commits that `{folder}` does not hold.',
-            f'Write them there with `{line.make("extract")}`; to throw them away, use `git -C {tree} checkout -B {BRANCH} '
-            f'{APPLIED}`. Then run `{line.make("apply")}` again.',
-            lost,
-        )
-    if lost := git.run('log', '--format=%h %s', 'HEAD', '--not', APPLIED, '--branches'):
-        raise LostWorkError(
-            f'The tree `{tree}` has commits that neither `{folder}` nor a branch holds.',
-            f'Make them the series with `git -C {tree} checkout -B {BRANCH}` and `{line.make("extract")}`, or keep '
-            f'them with `git -C {tree} branch NAME`; to throw them away, use `git -C {tree} checkout {BRANCH}`. Then run '
-            f'`{line.make("apply")}` again.',
+            f'The tree `{tree}` has commits that neither `{folder}` nor another branch holds.',
+            f'Write those of the branch `{BRANCH}` there with `{line.make("extract")}`, or keep them with `git -C {tree} branch NAME '
+            f'COMMIT`; to throw them away, use `git -C {tree} checkout -B {BRANCH} {APPLIED}`. Then run `{line.make("apply")}` again.',
             lost,
         )
 

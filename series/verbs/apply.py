@@ -12,7 +12,7 @@ from series.errors import ApplyError
 from series.folders import lock, scratch
 from series.git import Git
 from series.line import Line, digest_patches
-from series.merge import AM, apply_one, index_conflicts, remedy, waiting_mails
+from series.merge import AM, apply_one, index_conflicts, remedy
 from series.progress import Report
 
 
@@ -80,9 +80,6 @@ def apply_series(line: Line, folder: Path, report: Report, patches: list[Path] |
     """Make a repository in a new folder with the base and the patches of a line, apart from its tree.
 
     Args:
-        line: The line.
-        folder: The folder.
-        report: Is told of each step.
         patches: Copies of its patches; by default those that it has.
 
     Raises:
@@ -130,9 +127,5 @@ def _stop(git: Git, line: Line, error: ApplyError, patches: list[Path]) -> Apply
             f'`git -C {folder} checkout -B {tree.BRANCH} {tree.APPLIED}`.'
         )
         return ApplyError(problem, go_on, error.words, patch=patch, files=error.files)
-    waiting = rest[-len(waiting_mails(git))]
-    what = 'It' if waiting == error.patch else f'Git could merge it, but not `{patch_name(waiting)}`, which'
     go_on = f'`git -C {folder} am --continue` and then `{line.make("extract")}`; or give up with `git -C {folder} am --abort`'
-    return ApplyError(
-        problem, remedy(line, go_on, index_conflicts(git), what), error.words, patch=patch, files=error.files
-    )
+    return ApplyError(problem, remedy(line, go_on, index_conflicts(git)), error.words, patch=patch, files=error.files)

@@ -21,9 +21,6 @@ from series.tree import unfinished
 _OURS = {'Needs', 'Forwarded'}
 """The trailers that say something of the series, which upstream has no use for."""
 
-_SHOWN = 10
-"""How many of a clone's changed files are named."""
-
 
 @dataclass(frozen=True)
 class Branch:
@@ -54,18 +51,14 @@ def branch(
     checked out; until then nothing that the user sees changes. Author and committer are who the clone's configuration says.
 
     Args:
-        line: The line.
         patch: The patch, one of the line's.
         folder: The clone of upstream.
-        report: Is told of each step.
         onto: The revision that the branch begins at; by default the tag of the line's release.
         name: What to call the branch; by default after the subject of the patch.
-
 
     Raises:
         CloneError: The clone is none, or isn't in a state to make a branch in.
         ApplyError: A patch doesn't apply there; the clone is as it was.
-
     """
     report('Reading the patches')
     messages = {path: read_message(path) for path in line.patches}
@@ -117,14 +110,12 @@ def _refuse(folder: Path, name: str) -> Git:
             f'The clone `{folder}` is in the middle of a `git {operation}`.',
             f'Finish it, or give it up with `git -C {folder} {operation} {end}`, then run the same command again.',
         )
-    changes = git.lines('-c', 'core.quotePath=false', 'status', '--porcelain', '--untracked-files=all')
-    if changes:
-        shown = [*changes[:_SHOWN], *([f'and {len(changes) - _SHOWN} more'] if len(changes) > _SHOWN else [])]
+    if changes := git.run('-c', 'core.quotePath=false', 'status', '--porcelain'):
         raise CloneError(
-            f'The clone `{folder}` has changes that are not committed, in {len(changes)} {"files" if len(changes) > 1 else "file"}.',
+            f'The clone `{folder}` has changes that are not committed.',
             f'Commit them, or put them away with `git -C {folder} stash --include-untracked`, then run the same command '
             f'again.',
-            '\n'.join(shown),
+            changes,
         )
     if git.attempt('check-ref-format', '--branch', name).returncode:
         raise CloneError(

@@ -15,7 +15,7 @@ from series.folders import lock
 from series.git import Git, words
 from series.line import Line, find_lines
 from series.merge import index_conflicts, stopped
-from series.message import nearest_patch, patch_subject
+from series.message import patch_subject
 from series.progress import Report
 
 _PICK = ('-c', f'core.hooksPath={os.devnull}', 'cherry-pick', '--no-gpg-sign')
@@ -44,7 +44,6 @@ def carry(line: Line, to: Line, report: Report) -> Carried:
     Args:
         line: The line that the change is from. Its tree isn't touched.
         to: The line that gets it.
-        report: Is told of each step.
 
     Raises:
         CarryError: There is nothing to carry, or it is the same line.
@@ -144,7 +143,7 @@ def _refuse_unknown(fixups: Sequence[str], known: Collection[str], line: Line) -
         raise CarryError(
             f'The tree `{folder}` has fixups whose subjects fit no patch, of either line; nothing was carried.',
             f'Correct each with `git -C {folder} rebase --interactive {tree.BASE}` and `reword`, then run `{line.make("carry")}` again.',
-            '\n'.join(f'{subject}{nearest_patch(subject, known)}' for subject in wrong),
+            '\n'.join(wrong),
         )
 
 
@@ -158,14 +157,10 @@ def other_line(root: Path, line: Line, to: str | None) -> Line:
     others = [other for other in lines if to in (None, other.name)]
     if len(others) == 1:
         return others[0]
-    names = ', '.join(f'`{other.name}`' for other in lines)
-    what = (
-        f'`{to}` is no line besides {line.name}.'
-        if to
-        else f'{line.name} has {"several" if others else "no"} lines beside it.'
-    )
+    names = ', '.join(f'`{other.name}`' for other in lines) or 'none'
     raise CarryError(
-        what, f'Name one of {names} with `--to LINE` (`ARGS="--to LINE"`).' if names else 'There is none to carry to.'
+        f'{f"`{to}` is no line" if to else "There is not one line"} besides {line.name}.',
+        f'Name the one to carry to with `--to LINE` (`ARGS="--to LINE"`); there is {names}.',
     )
 
 

@@ -18,7 +18,7 @@ from series.folders import lock, replace_dir, scratch, write
 from series.git import Git
 from series.line import Line, digest_patches, pin_patched
 from series.merge import apply_one
-from series.message import nearest_patch, patch_subject
+from series.message import patch_subject
 from series.patches import without_index, write_again, write_patches
 from series.progress import Report
 from series.verbs.apply import copy_patches
@@ -148,7 +148,7 @@ def refuse_no_series(line: Line, command: str) -> int:
             faults.append(
                 f'`{subject}` still waits to be folded into the commit that it belongs to.'
                 if patch_subject(subject) in others
-                else f'`{subject}` fits no commit by its subject{nearest_patch(subject, others)}.'
+                else f'`{subject}` fits no commit by its subject.'
             )
     if faults:
         listed = '\n'.join(f'- {fault}' for fault in faults)

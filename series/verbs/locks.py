@@ -91,7 +91,6 @@ def write_locks(line: Line, report: Report) -> list[Path]:
 
     Args:
         line: The line; of its folder only `line.toml` is needed.
-        report: Is told of each step.
 
     Returns:
         The files, in `patches/LINE/locks`.

@@ -165,10 +165,8 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
     tests run in are copies; neither the tree of `make apply` nor a clone of upstream is touched.
 
     Args:
-        line: The line.
         cells: Where to. One whose interpreter isn't on this machine is skipped.
         tests: Which tests.
-        report: Is told of each step.
         prepare: Makes the environments; by default from the base's released wheel and the fork's built one.
 
     Raises:
@@ -368,50 +366,26 @@ def _run_cell(
 
 # The report
 
-_COLUMNS = (
-    'Python',
-    'install',
-    'resolution',
-    'common',
-    'fail on both',
-    'new',
-    'of them fail',
-    'flaky',
-    'differ',
-    'minutes',
-)
-
 
 def summary(found: Matrix, shown: int = _SHOWN) -> str:
-    """Return a table with a row for each cell, and below it what differs, as much as is to be shown."""
-    rows = [_COLUMNS, *map(_row, found.cells)]
-    widths = [max(len(row[column]) for row in rows if column < len(row)) for column in range(len(_COLUMNS))]
-    table = [
-        '  '.join(
-            text.rjust(width) if column > 2 else text.ljust(width)
-            for column, (text, width) in enumerate(zip(row, widths, strict=False))
-        ).rstrip()
-        for row in rows
-    ]
-    skipped = dict.fromkeys(f'Skipped, since {result.skipped}.' for result in found.cells if result.skipped)
+    """Return a line for each cell, and below them what differs, as much as is to be shown."""
     listed = [
         text for result in found.cells if result.comparison for text in result.comparison.listed(f' ({result.cell})')
     ]
     rest = len(listed) - shown
     below = ['', *listed[:shown], *([f'- and {rest} more'] if rest > 0 else [])] if listed else []
-    return '\n'.join([*table, *skipped, *filter(None, [found.remark]), *below])
+    return '\n'.join([*map(_row, found.cells), *filter(None, [found.remark]), *below])
 
 
-def _row(result: CellResult) -> tuple[str, ...]:
-    names, compared = (result.cell.python, result.cell.install, result.cell.resolution), result.comparison
-    if compared is None:
-        return (*names, 'skipped')
-    counts = (
-        *(compared.common, len(compared.failing), len(compared.added)),
-        sum(bool(test.fork and test.fork.bad) for test in compared.added),
-        *(len(compared.flaky), len(compared.differences)),
+def _row(result: CellResult) -> str:
+    if (compared := result.comparison) is None:
+        return f'{result.cell}: skipped, since {result.skipped}'
+    bad = sum(bool(test.fork and test.fork.bad) for test in compared.added)
+    return (
+        f'{result.cell}: {compared.common} tests in common, of which {len(compared.differences)} differ, {len(compared.flaky)} are '
+        f'flaky and {len(compared.failing)} fail on both; {len(compared.added)} new, of which {bad} fail; '
+        f'{result.seconds / 60:.1f} minutes'
     )
-    return (*names, *map(str, counts), f'{result.seconds / 60:.1f}')
 
 
 def write_report(found: Matrix, path: Path) -> Path:

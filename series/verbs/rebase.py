@@ -50,9 +50,8 @@ class Rebased:
     """A new line, and what became of the patches of the old one."""
 
     line: Line
-    unchanged: Sequence[str]
-    changed: Sequence[str]
     dropped: Sequence[str]
+    """The patches that it doesn't have."""
     notes: Sequence[str]
     """What the user should look at."""
 
@@ -86,7 +85,6 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
     Args:
         line: The line to take the patches from. Its own tree is neither used nor touched.
         version: The release for the new one.
-        report: Is told of each step.
         released: The day of that release, which is asked of the index if it is left out.
 
     Raises:
@@ -144,9 +142,7 @@ def finish_rebase(root: Path, version: str | None, report: Report) -> Rebased:
     """Make the line when git has come to the end of its rebase.
 
     Args:
-        root: The checkout of this repository.
         version: The release that the new line is for; may be left out when one rebase is under way.
-        report: Is told of each step.
 
     Raises:
         RebaseError: None is under way, or the tree is on another base.
@@ -316,42 +312,17 @@ def _write_build(state: _Rebase, temporary: Path) -> None:
 
 
 def _compare(state: _Rebase, made: Line) -> Rebased:
-    """Say what became of each patch."""
+    """Say what became of the patches."""
     git = state.git
-    old = git.lines('rev-list', '--reverse', f'{_OLD_BASE}..{_OLD}')
-    subjects = git.lines('log', '--reverse', '--format=%s', f'{tree.BASE}..HEAD')
-    new = dict(zip(subjects, git.lines('rev-list', '--reverse', f'{tree.BASE}..HEAD'), strict=True))
-    unchanged: list[str] = []
-    changed: list[str] = []
-    notes: list[str] = []
-    for (name, subject), commit in zip(state.subjects.items(), old, strict=True):
-        if subject not in new:
-            continue
-        before, after = _changes(git, commit), _changes(git, new[subject])
-        (unchanged if before == after else changed).append(name)
-        if any(_PACKAGE in line for line in before) and not any(_PACKAGE in line for line in after):
-            notes.append(
-                f'`{subject}` changes nothing in the package any more. If the base has its tests too, drop it.'
-            )
-    dropped = [name for name, subject in state.subjects.items() if subject not in new]
-    return Rebased(made, unchanged, changed, dropped, [*notes, *state.notes])
-
-
-_PACKAGE = f'+++ b/{UPSTREAM_FOLDER}/'
-
-
-def _changes(git: Git, commit: str) -> list[str]:
-    """Return the lines that a commit adds and removes in each file, wherever they are and whatever is around them."""
-    options = (
-        '-p',
-        '--unified=0',
-        '--no-color',
-        '--no-ext-diff',
-        '--no-textconv',
-        '--src-prefix=a/',
-        '--dst-prefix=b/',
-    )
-    return [line for line in git.lines('diff-tree', *options, commit) if line.startswith(('+', '-', 'Binary '))]
+    commits = [entry.split(' ', 1) for entry in git.lines('log', '--format=%H %s', f'{tree.BASE}..HEAD')]
+    subjects = {subject: commit for commit, subject in commits}
+    notes = [
+        f'`{subject}` has nothing but tests and docs by now. If the base has these too, drop it.'
+        for subject, commit in subjects.items()
+        if not git.attempt('diff', '--quiet', f'{commit}^', commit, '--', UPSTREAM_FOLDER).returncode
+    ]
+    dropped = [name for name, subject in state.subjects.items() if subject not in subjects]
+    return Rebased(made, dropped, [*notes, *state.notes])
 
 
 def _changelog(text: str, state: _Rebase, rebased: Rebased) -> str:

@@ -60,10 +60,6 @@ def release(root: Path, report: Report) -> Path:
     It is made of the commit that is checked out. Each line's wheel is built twice, as unlike as can be: in another folder,
     with another interpreter, locale, time zone and umask. The two must have the same bytes.
 
-    Args:
-        root: The checkout.
-        report: Is told of each step.
-
     Returns:
         The folder. It holds the wheels, a `.cdx.json` beside each, `SHA256SUMS` and `RELEASE.md`.
 

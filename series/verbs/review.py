@@ -37,9 +37,7 @@ def review(line: Line, revision: str, report: Report, *, colour: bool = False) -
     """Return a range-diff of the series of a line, from a revision of this repository to the patches as they are now.
 
     Args:
-        line: The line.
         revision: A commit, branch or tag of this repository.
-        report: Is told of each step.
         colour: Whether the range-diff is to be coloured.
 
     Returns:

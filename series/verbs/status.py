@@ -38,8 +38,6 @@ def status(lines: Sequence[Line], report: Report, onto: str | None = None) -> li
     """Try the patches of lines on a release, in folders that are thrown away.
 
     Args:
-        lines: The lines.
-        report: Is told of each step.
         onto: The release; by default the newest that the index has.
 
     Raises:

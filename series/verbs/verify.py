@@ -90,8 +90,6 @@ def verify(
     missed when it isn't there. The tree and the patches stay as they are.
 
     Args:
-        line: The line.
-        report: Is told of each step.
         environment: Makes the interpreter that imports and tests are run with.
         in_order: Whether to import and test each patch on all patches before it only. On what it needs it has to apply even so.
         together: Whether to import and test the patches together only, after the last. On what it needs each has to apply even so.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -41,19 +39,6 @@ def test_line_python_without_any_names_the_versions_and_how_to_get_one(line: Lin
         f'The line 1.0.0 needs Python 3.97, 3.98 or 3.99, and this machine has none of them: the tool runs on {OWN}.\n'
         f'Install one, for example with `{environments.find_uv()} python install 3.99`, then run the same command again.'
     )
-
-
-def test_line_python_without_any_names_another_line_that_would_do(line: Line) -> None:
-    older = line.folder.with_name('0.9.0')
-    shutil.copytree(line.folder, older)
-    pins = older / 'line.toml'
-    changed = re.sub(r'^python = .*$', f'python = ["{OWN}"]', pins.read_text(), flags=re.MULTILINE)
-    pins.write_text(re.sub(r'^base = .*$', 'base = "0.9.0"', changed, flags=re.MULTILINE))
-
-    with pytest.raises(
-        NoPythonError, match=rf'\. Or take the line 0\.9\.0, which runs on {OWN}, with `LINE=0\.9\.0`\.$'
-    ):
-        line_python(replace(line, python=('3.99',)))
 
 
 def test_line_python_newer_than_the_line_knows_may_do(line: Line) -> None:

@@ -164,23 +164,3 @@ def test_python_m_series_runs_in_a_process_of_its_own(line: Line, tmp_path: Path
         'error: There is no line `9.9.9`: `patches/9.9.9/line.toml` does not exist.\n'
         'Name one of `1.0.0`, or none for the newest.\n'
     )
-
-
-def test_main_branch_without_a_name_names_the_argument_and_the_variable(run: Run) -> None:
-    said = (
-        'error: There is no name that says which patch the branch is for.\n'
-        'Name one, as in `make branch PATCH=heart/slug CLONE=../pydantic-ai`; `make overview` lists them.\n'
-    )
-    assert run('branch', '', '1.0.0', '--clone', '.') == (1, '', said)
-
-
-def test_main_branch_without_a_clone_names_the_option_and_the_variable(
-    line: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(line.root)
-
-    assert main(['branch', 'add-one']) == 1
-    assert capsys.readouterr().err == (
-        'error: There is no clone of upstream to make the branch in.\n'
-        'Name yours with `--clone DIR` (`make branch PATCH=heart/slug CLONE=../pydantic-ai`).\n'
-    )
