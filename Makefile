@@ -45,7 +45,7 @@ extract: $(READY) ## write the tree's commits back to patches/LINE
 	@$(TOOL) -m series extract $(LINE)
 
 .PHONY: verify
-verify: $(READY) ## check the messages, and import and test the package after every patch, or PATCH=topic/slug alone; ARGS=--in-order or --together tests less
+verify: $(READY) ## check the messages, and import and test the package after every patch, or PATCH=topic/slug alone; ARGS=--together tests less
 	@$(TOOL) -m series verify $(LINE) $(if $(PATCH),"$(PATCH)") $(ARGS)
 
 .PHONY: build

@@ -8,7 +8,6 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 
 from pydantic_ai_slim.fork.errors import ForkError
@@ -101,7 +100,7 @@ def _verify(options: Namespace, report: Report) -> str:
         name, patch = None, name
     line = find_line(Path.cwd(), name)
     only = find_patch(line, patch) if patch else None
-    found = verify(line, report, in_order=options.in_order, together=options.together, only=only)
+    found = verify(line, report, together=options.together, only=only)
     if options.together:
         tests = sum(verified.tests for verified in found)
         return f'The {len(found)} patches on {line.name} are in order, and together {tests} tests and examples pass.'
@@ -130,7 +129,7 @@ def _rebase(options: Namespace, report: Report) -> str:
         raise RebaseError(
             'There is nothing to rebase onto.', 'Name a release with `--onto VERSION` (`make rebase ONTO=VERSION`).'
         )
-    return _rebased(rebase(_line(options), options.onto, report, options.released), report)
+    return _rebased(rebase(_line(options), options.onto, report), report)
 
 
 def _rebased(rebased: Rebased, report: Report) -> str:
@@ -231,10 +230,8 @@ def _matrix(options: Namespace, report: Report) -> str:
     path = line.show(write_report(found, line.root / 'build' / 'matrix' / line.name / 'report.txt'))
     text = f'{summary(found)}\n\n`{path}` has all, and `results` beside it the JUnit XML of each side.'
     if found.differences or found.broken:
-        differ = f"Upstream's tests differ between base and fork of {line.name}."
-        broken = f'Tests that the patches of {line.name} add fail.'
         raise DifferenceError(
-            ' '.join([*([differ] if found.differences else []), *([broken] if found.broken else [])]) + f'\n\n{text}',
+            f"Upstream's tests differ between base and fork of {line.name}, or tests that its patches add fail.\n\n{text}",
             'Find out which patch does it, and correct it there. What was run is not run again when you repeat the command.',
         )
     return f"{text}\nUpstream's tests say the same of {line.version} as of the base."
@@ -258,13 +255,7 @@ def _add_nothing(parser: ArgumentParser) -> None:
 def _add_verify(parser: ArgumentParser) -> None:
     _add_line(parser)
     parser.add_argument('patch', metavar='PATCH', nargs='?', help=f'{_PATCH}; all if left out')
-    less = parser.add_mutually_exclusive_group()
-    less.add_argument(
-        '--in-order',
-        action='store_true',
-        help='test each patch on those before it only, and not on those that it needs as well',
-    )
-    less.add_argument(
+    parser.add_argument(
         '--together',
         action='store_true',
         help='test the patches together, after the last, and not each on those before it and on those that it needs',
@@ -274,12 +265,6 @@ def _add_verify(parser: ArgumentParser) -> None:
 def _add_rebase(parser: ArgumentParser) -> None:
     _add_line(parser)
     parser.add_argument('--onto', metavar='VERSION', help='the release of upstream for the new line')
-    parser.add_argument(
-        '--released',
-        metavar='YYYY-MM-DD',
-        type=date.fromisoformat,
-        help='the day of that release, for an index that does not tell',
-    )
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
         '--continue', dest='go_on', action='store_true', help="make the line when git's rebase is at its end"

@@ -6,7 +6,7 @@ import json
 import re
 import tarfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path, PurePosixPath
 
@@ -92,21 +92,6 @@ def look_up(version: str) -> Release:
     return find_release(f'{DIST_NAME}==={version}')
 
 
-def dated(release: Release, released: date | None) -> Release:
-    """Return a release with the day on which it was published: the given one, or what the index says.
-
-    Raises:
-        NoReleaseError: Neither tells it.
-    """
-    release = replace(release, published=released or release.published)
-    if release.published is None:
-        raise NoReleaseError(
-            f'The index does not tell on which day `{DIST_NAME}` {release.version} was published.',
-            'Say it with `--released YYYY-MM-DD` (`make rebase ... ARGS="--released YYYY-MM-DD"`).',
-        )
-    return release
-
-
 def write_pins(line: Line, release: Release, folder: Path, downloads: Path, report: Report) -> Pinned:
     """Find out what a new line is pinned to, and write it to a folder.
 
@@ -140,7 +125,7 @@ def write_pins(line: Line, release: Release, folder: Path, downloads: Path, repo
     caps = re.split(r'^\[caps\]', (line.folder / 'line.toml').read_text('utf-8'), maxsplit=1, flags=re.MULTILINE)[1]
     text = _LINE_TOML.format(
         base=version,
-        released=f'{release.published:%Y-%m-%d}',
+        released=f'{release.published or date.today():%Y-%m-%d}',
         digest=digest,
         licences=licences,
         python=json.dumps(_pythons(metadata)),
@@ -157,6 +142,8 @@ def write_pins(line: Line, release: Release, folder: Path, downloads: Path, repo
     notes = [
         'Caps and requirements are those of the old line; nothing has tried whether the new base needs more or fewer.'
     ]
+    if release.published is None:
+        notes.append('The index does not tell the day of the release: `released` in `line.toml` is today; correct it.')
     if kind == 'settings':
         notes.append(
             f'No release ships tests that fit {version}: the tree has those of the patches only, and the settings of '

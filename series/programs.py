@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +36,6 @@ class Programs:
         self,
         command: Sequence[str],
         seconds: float,
-        tell: Callable[[], None] = lambda: None,
-        /,
         **options: Any,
     ) -> subprocess.CompletedProcess[str]:
         """Run a program, and return what came of it; what it says is captured, unless the options say where to put it.
@@ -46,11 +43,9 @@ class Programs:
         Args:
             command: The program and its arguments.
             seconds: How long it may take. What takes longer is ended, and the last line of the output says so.
-            tell: Is called now and then.
             options: What else `subprocess.Popen` is given.
         """
         options = {'stdout': subprocess.PIPE, 'stderr': subprocess.STDOUT} | options
-        deadline = time.monotonic() + seconds
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -64,18 +59,15 @@ class Programs:
         try:
             if self._over:
                 _kill(process)
-            while True:
-                try:
-                    output = process.communicate(timeout=min(2, max(0, deadline - time.monotonic())))[0]
-                    return subprocess.CompletedProcess(command, process.returncode, output or '')
-                except subprocess.TimeoutExpired:
-                    tell()
-                    if time.monotonic() >= deadline:
-                        _kill(process)
-                        said = process.communicate()[0] or ''
-                        return subprocess.CompletedProcess(
-                            command, -signal.SIGKILL, f'{said}\nIt was ended after {seconds:.0f} s.'
-                        )
+            try:
+                output = process.communicate(timeout=seconds)[0]
+                return subprocess.CompletedProcess(command, process.returncode, output or '')
+            except subprocess.TimeoutExpired:
+                _kill(process)
+                said = process.communicate()[0] or ''
+                return subprocess.CompletedProcess(
+                    command, -signal.SIGKILL, f'{said}\nIt was ended after {seconds:.0f} s.'
+                )
         finally:
             _kill(process)
             self._running.remove(process)

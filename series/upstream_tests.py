@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,13 +64,12 @@ class Pytest:
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the tests run with, beside what all of them do."""
 
-    def run(self, arguments: Sequence[str], results: Path, tell: Callable[[str], None]) -> dict[str, Result]:
+    def run(self, arguments: Sequence[str], results: Path) -> dict[str, Result]:
         """Run tests, and return what came of each.
 
         Args:
             arguments: What pytest is given.
             results: Where its JUnit XML goes.
-            tell: Is told how far they are, in pytest's words.
 
         Raises:
             MatrixError: pytest could not run them.
@@ -85,16 +83,10 @@ class Pytest:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         (self.folder / 'plugin' / 'series_plugin.py').write_bytes(Path(pytest_plugin.__file__).read_bytes())
         written, log = results.with_suffix('.new'), self.folder / 'log'
-
-        def look() -> None:
-            if said := re.findall(rb'\[ *(\d+%)\]', log.read_bytes()[-2000:]):
-                tell(said[-1].decode())
-
         with log.open('wb') as output, Programs() as programs:
             done = programs.run(
                 [str(self.python), '-m', 'pytest', *_OPTIONS, f'--junitxml={written}', *arguments],
                 _SECONDS,
-                look,
                 cwd=self.tree.folder,
                 env=self._environment(),
                 stdout=output,

@@ -91,10 +91,8 @@ def run_suite(suite: Suite, line: Line, report: Report) -> Ran:
         sides[side] = Pytest(tree, python, folder / f'run-{side}')
 
     def run(side: str, named: Sequence[str], number: int) -> dict[str, Result]:
-        step = f'{title}: {"what differs, once more," if number else "the tests"} on the {side}'
-        return sides[side].run(
-            named or suite.tests, folder / f'{side}-{number}.xml', lambda far: report(f'{step}, {far}')
-        )
+        report(f'{title}: {"what differs, once more," if number else "the tests"} on the {side}')
+        return sides[side].run(named or suite.tests, folder / f'{side}-{number}.xml')
 
     try:
         compared = compare(run)

@@ -347,11 +347,10 @@ def _run_cell(
         ]
         key = hashlib.sha256('\n'.join(made_of).encode()).hexdigest()[:16]
         path = results / f'{cell.name}-{side}-{key}.xml'
-        step = f'{cell}: {f"what differs, once more ({number})," if number else "the tests"} on the {side}'
-        report(step)
+        report(f'{cell}: {f"what differs, once more ({number})," if number else "the tests"} on the {side}')
         if not path.exists():
             pytest = Pytest(tree, prepared.python, folder / 'run', {**variables, **prepared.variables})
-            pytest.run(arguments, path, lambda far: report(f'{step}, {far}'))
+            pytest.run(arguments, path)
         seconds += sum(float(suite.get('time', 0)) for suite in ElementTree.parse(path).iter('testsuite'))
         return read_results(path)
 

@@ -8,7 +8,6 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 
 from packaging.version import Version
@@ -76,7 +75,7 @@ class _Rebase:
         return Git(self.line.tree)
 
 
-def rebase(line: Line, version: str, report: Report, released: date | None = None) -> Rebased:
+def rebase(line: Line, version: str, report: Report) -> Rebased:
     """Start a line on another release with the patches of a line, and finish it unless one of them conflicts.
 
     `git rebase --onto` moves the patches to the new base, in a new tree. The first conflict waits there, as git leaves it.
@@ -85,7 +84,6 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
     Args:
         line: The line to take the patches from. Its own tree is neither used nor touched.
         version: The release for the new one.
-        released: The day of that release, which is asked of the index if it is left out.
 
     Raises:
         RebaseError: There is such a line already, or a rebase to it is under way.
@@ -99,7 +97,6 @@ def rebase(line: Line, version: str, report: Report, released: date | None = Non
     report(f'Looking for `{DIST_NAME}` {version}')
     release = pins.look_up(version)
     _refuse_taken(root, str(release.version))  # `1.27` is `1.27.0`
-    release = pins.dated(release, released)
     with (
         lock(root, str(release.version), 'make rebase'),
         scratch(root, line.tree.parent, 'rebase') as folder,

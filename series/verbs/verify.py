@@ -76,7 +76,6 @@ def verify(
     report: Report,
     environment: Callable[[Line], Path] = upstream_environment,
     *,
-    in_order: bool = False,
     together: bool = False,
     only: Path | None = None,
 ) -> list[Verified]:
@@ -91,7 +90,6 @@ def verify(
 
     Args:
         environment: Makes the interpreter that imports and tests are run with.
-        in_order: Whether to import and test each patch on all patches before it only. On what it needs it has to apply even so.
         together: Whether to import and test the patches together only, after the last. On what it needs each has to apply even so.
         only: The one patch to check.
 
@@ -111,7 +109,7 @@ def verify(
         report('Checking the base out')
         git = clone(base, folder / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
-        found, checks = _plan(git, line.patches, report, in_order=in_order or together, only=only)
+        found, checks = _plan(git, line.patches, report, together=together, only=only)
         if together and not only:
             for check in checks:
                 check.tested, check.measured = check.commit == checks[-1].commit, False
@@ -134,9 +132,9 @@ def verify(
 
 
 def _plan(
-    git: Git, patches: list[Path], report: Report, *, in_order: bool, only: Path | None
+    git: Git, patches: list[Path], report: Report, *, together: bool, only: Path | None
 ) -> tuple[list[Verified], list[_Check]]:
-    """Check what needs no Python, and make the commits on which the rest is to be checked: all patches up to each, if `in_order`."""
+    """Check what needs no Python, and make the commits on which the rest is to be checked: not on what each needs, if `together`."""
     messages = {patch: read_message(patch) for patch in patches}
     needs = direct_needs(messages)
     stack = _Stack(git)
@@ -165,7 +163,7 @@ def _plan(
         carried.update(paths)
         # It has to apply there in any case.
         apart = [*_apart(stack, verified, paths, patches[:number], needs)]
-        if not in_order:
+        if not together:
             checks += [*apart, *_unneeded(stack, verified, paths, needs)]
     else:
         # A patch that says what a mail says of itself, or was edited by hand, comes out otherwise.

@@ -25,7 +25,6 @@ from series.errors import (
     DirtyTreeError,
     DownloadError,
     ExtractError,
-    NoReleaseError,
     RebaseError,
     SeriesError,
     UnfinishedError,
@@ -272,21 +271,16 @@ def test_rebase_leaves_unfinished_work_in_the_old_tree_alone(carry: Callable[...
 
 
 @pytest.mark.slow
-def test_rebase_where_the_index_does_not_tell_the_day_asks_for_it(
+def test_rebase_where_the_index_does_not_tell_the_day_says_so(
     carry: Callable[..., Line], index: Index, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = carry(ONE)
     index.tells = False
-    with pytest.raises(NoReleaseError) as error:
-        rebase(line, '1.1.0', quiet)
-    assert str(error.value) == (
-        'The index does not tell on which day `pydantic-ai-slim` 1.1.0 was published.\n'
-        'Say it with `--released YYYY-MM-DD` (`make rebase ... ARGS="--released YYYY-MM-DD"`).'
-    )
     monkeypatch.chdir(line.root)
-    assert main(['rebase', '--onto', '1.1.0', '--released', '2025-02-11']) == 0
-    assert find_line(line.root).released == date(2025, 2, 11)
-    assert '`patches/1.1.0` holds the new line; its tree is `build/1.1.0`.\n- 1 patches\n' in capsys.readouterr().out
+    assert main(['rebase', '--onto', '1.1.0']) == 0
+    said = capsys.readouterr().out
+    assert '`patches/1.1.0` holds the new line; its tree is `build/1.1.0`.\n- 1 patches\n' in said
+    assert '`released` in `line.toml` is today; correct it.' in said
 
 
 # A conflict

@@ -60,10 +60,10 @@ def write(line: Line, user: User, *commits: tuple[str, dict[str, str | bytes]]) 
     shutil.rmtree(line.tree)
 
 
-def check(line: Line, report: Report = quiet, *, in_order: bool = False, together: bool = False) -> list[Verified]:
+def check(line: Line, report: Report = quiet, *, together: bool = False) -> list[Verified]:
     now = find_line(line.root, line.name)
     found = replace(line, patched=now.patched)
-    return verify(found, report, lambda _: Path(sys.executable), in_order=in_order, together=together)
+    return verify(found, report, lambda _: Path(sys.executable), together=together)
 
 
 def faults(line: Line) -> list[str]:
@@ -332,9 +332,8 @@ def test_verify_of_a_patch_that_does_not_name_what_its_text_stands_on_says_so(li
     ((fault,),) = error.value.faults.values()
     assert fault.problem == 'It does not apply on the base alone. Name in a `Needs:` trailer what it needs besides.'
     assert f'error: patch failed: {TOOLS}:' in fault.words
-    for in_order in (True, False):
-        with pytest.raises(VerifyError, match='It does not apply on the base alone'):
-            check(line, in_order=in_order, together=not in_order)
+    with pytest.raises(VerifyError, match='It does not apply on the base alone'):
+        check(line, together=True)
 
 
 @pytest.mark.slow
@@ -345,7 +344,6 @@ def test_verify_of_a_patch_that_does_not_name_what_it_uses_shows_what_fails(line
     ((fault,),) = error.value.faults.values()
     assert fault.problem == 'The tests in `tests/test_use.py` fail after it, on the base alone.'
     assert 'cannot import name' in fault.words
-    assert [(verified.tests, verified.faults) for verified in check(line, in_order=True)] == [(2, []), (1 + 2, [])]
 
 
 @pytest.mark.slow
