@@ -67,7 +67,7 @@ def _findings(folder: Path, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
     ]
     # What is no Python can't be formatted either.
     if 'format' in settings and not any('invalid-syntax' in about for *_, about in places):
-        listed = re.findall(r'^Would reformat: (.+)$', _ruff(folder, 'format', '--check', *there), re.MULTILINE)
+        listed = re.findall(r'^--- ([^\t\n]+)', _ruff(folder, 'format', '--diff', *there), re.MULTILINE)
         places += [(path, 0, 'format It is to be formatted otherwise.') for path in listed]
     for path, number, about in places:
         lines = (folder / path).read_text('utf-8').splitlines()
