@@ -315,8 +315,10 @@ def _compare(state: _Rebase, made: Line) -> Rebased:
     subjects = {subject: commit for commit, subject in commits}
     notes = [
         f'`{subject}` has nothing but tests and docs by now. If the base has these too, drop it.'
-        for subject, commit in subjects.items()
-        if not git.attempt('diff', '--quiet', f'{commit}^', commit, '--', UPSTREAM_FOLDER).returncode
+        for name, subject in state.subjects.items()
+        if (commit := subjects.get(subject))
+        and f'+++ b/{UPSTREAM_FOLDER}/'.encode() in (state.folder / 'series' / name).read_bytes()
+        and not git.attempt('diff', '--quiet', f'{commit}^', commit, '--', UPSTREAM_FOLDER).returncode
     ]
     dropped = [name for name, subject in state.subjects.items() if subject not in subjects]
     return Rebased(made, dropped, [*notes, *state.notes])

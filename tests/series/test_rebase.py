@@ -158,7 +158,6 @@ def test_rebase_makes_the_whole_line(
     assert (rebased.line, new.name) == (new, '1.1.0')
     assert rebased.dropped == ['fixes/add-double.patch']
     assert rebased.notes == [
-        '`Add one` has nothing but tests and docs by now. If the base has these too, drop it.',
         'Caps and requirements are those of the old line; nothing has tried whether the new base needs more or fewer.',
     ]
     with zipfile.ZipFile(releases / 'pydantic_ai_slim-1.1.0-py3-none-any.whl') as wheel:
@@ -227,6 +226,14 @@ def test_rebase_runs_nothing_of_an_archive_that_nothing_pins(
     tests = rebase(line, '1.1.0', quiet).line.tests
     assert tests and tests.version == '0.9.0'
     assert not (tmp_path / 'ran').exists()
+
+
+@pytest.mark.usefixtures('near')
+def test_rebase_names_a_patch_of_which_only_tests_are_left(carry: Callable[..., Line]) -> None:
+    rebased = rebase(carry(('Call it label', {TOOLS: NEW, 'tests/two.txt': '2\n'})), '1.1.0', quiet)
+    assert rebased.notes[0] == (
+        '`Call it label` has nothing but tests and docs by now. If the base has these too, drop it.'
+    )
 
 
 @pytest.mark.slow
