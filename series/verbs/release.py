@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -14,14 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
-
-import cyclonedx.model
-import cyclonedx.model.bom
-import cyclonedx.model.component
-from cyclonedx.contrib.license.factories import LicenseFactory
-from cyclonedx.output.json import JsonV1Dot6
-from packageurl import PackageURL
 
 from pydantic_ai_slim.fork.names import DIST_NAME
 from series.base import base_wheel, wheel_metadata
@@ -32,11 +27,6 @@ from series.folders import lock, replace_dir, scratch, write
 from series.git import Git
 from series.line import Line, find_lines
 from series.progress import Report
-
-# Decorators hide the constructors of the library's classes from type checkers.
-_model: Any = cyclonedx.model
-_bom: Any = cyclonedx.model.bom
-_component: Any = cyclonedx.model.component
 
 CHANGELOG = 'CHANGELOG.md'
 DIGESTS = 'SHA256SUMS'
@@ -259,54 +249,47 @@ def bill_of_materials(line: Line, wheel: Path, commit: str, time: datetime) -> s
     """
     metadata = wheel_metadata(wheel)
     digest = _digest(wheel)
-    licenses = LicenseFactory()
-    expression = metadata.license_expression or ''
-    base = _component.Component(
-        name=DIST_NAME,
-        version=line.base,
-        type=_component.ComponentType.LIBRARY,
-        bom_ref='base',
-        licenses=[licenses.make_from_string(expression)],
-        purl=PackageURL('pypi', name=DIST_NAME, version=line.base),
-        properties=[_model.Property(name='lifecycle:content-digest', value=line.digest)],
-    )
-    # The library sorts them by their paths.
+
+    def component(name: str, version: str, content: str) -> dict[str, Any]:
+        return {
+            'type': 'library',
+            'bom-ref': name,
+            'name': DIST_NAME,
+            'version': version,
+            'licenses': [{'expression': metadata.license_expression}],
+            'purl': f'pkg:pypi/{DIST_NAME}@{quote(version)}',
+            'properties': [{'name': 'lifecycle:content-digest', 'value': content}],
+        }
+
     patches = [
-        _component.Patch(
-            type=_component.PatchClassification.UNOFFICIAL,
-            diff=_component.Diff(
-                url=_model.XsUri(line.show(patch)),
-                text=_model.AttachedText(content=patch.read_text('utf-8'), content_type='text/x-diff'),
-            ),
-        )
+        {
+            'type': 'unofficial',
+            'diff': {
+                'url': line.show(patch),
+                'text': {'contentType': 'text/x-diff', 'content': patch.read_text('utf-8')},
+            },
+        }
         for patch in line.patches
     ]
-    fork = _component.Component(
-        name=DIST_NAME,
-        version=line.version,
-        type=_component.ComponentType.LIBRARY,
-        bom_ref='fork',
-        description=metadata.summary,
-        licenses=[licenses.make_from_string(expression)],
-        purl=PackageURL('pypi', name=DIST_NAME, version=line.version),
-        hashes=[_model.HashType(alg=_model.HashAlgorithm.SHA_256, content=digest)],
-        properties=[
-            _model.Property(name='lifecycle:wheel', value=wheel.name),
-            _model.Property(name='lifecycle:content-digest', value=line.patched),
-        ],
-        pedigree=_component.Pedigree(
-            ancestors=[base],
-            commits=[_component.Commit(uid=commit)],
-            patches=patches,
-            notes='The base with the patches applied in the order of `series`, built from the commit of the repository '
-            'that holds them. The content digests are the SHA-256 of a listing as `sha256sum --zero` prints it.',
-        ),
-    )
-    bom = _bom.Bom(
-        serial_number=uuid5(NAMESPACE_URL, f'urn:sha256:{digest}:{commit}'),
-        metadata=_bom.BomMetaData(component=fork, timestamp=time),
-    )
-    return JsonV1Dot6(bom).output_as_string(indent=2) + '\n'
+    fork = component('fork', line.version, line.patched or '') | {
+        'description': metadata.summary,
+        'hashes': [{'alg': 'SHA-256', 'content': digest}],
+        'pedigree': {
+            'ancestors': [component('base', line.base, line.digest)],
+            'commits': [{'uid': commit}],
+            'patches': patches,
+            'notes': 'The base with the patches applied in this order, built from the commit of the repository that holds them. '
+            'The content digests are the SHA-256 of a listing as `sha256sum --zero` prints it.',
+        },
+    }
+    bill = {
+        'bomFormat': 'CycloneDX',
+        'specVersion': '1.6',
+        'serialNumber': f'urn:uuid:{uuid5(NAMESPACE_URL, f"urn:sha256:{digest}:{commit}")}',
+        'version': 1,
+        'metadata': {'timestamp': time.isoformat(), 'component': fork},
+    }
+    return json.dumps(bill, indent=2, ensure_ascii=False) + '\n'
 
 
 def _digest(path: Path) -> str:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from series.base import base_repository
 from series.errors import (
     ApplyError,
     DirtyTreeError,
@@ -142,28 +141,10 @@ def test_apply_elsewhere_for_someone_else_makes_the_same_commits(
     assert (there.tree / 'tests/space.txt').read_bytes() == b'a  \n\n\n'
 
 
-def test_apply_a_second_time_downloads_nothing(uncached: Line, monkeypatch: pytest.MonkeyPatch, user: User) -> None:
-    head = apply(uncached, quiet)
-    monkeypatch.delenv('PIP_FIND_LINKS')
-    shutil.rmtree(uncached.tree)
-    assert apply(uncached, quiet) == head
-
-
 def test_apply_leaves_a_tree_that_stands_without_the_cache(line: Line, user: User) -> None:
     apply(line, quiet)
     shutil.rmtree(line.cache)
     assert user.git('fsck', '--full', '--no-dangling') == ''
-
-
-def test_apply_reports_each_patch(line: Line, user: User) -> None:
-    write_series(line, user, ('Add one', {'tests/one.txt': '1\n'}), ('Add two', {'tests/two.txt': '2\n'}))
-    steps: list[tuple[str, int, int | None]] = []
-    apply(line, lambda step, done=0, of=None: steps.append((step, done, of)))
-    assert steps == [
-        ('Checking the base out', 0, None),
-        ('Applying `fixes/add-one`', 0, 2),
-        ('Applying `fixes/add-two`', 1, 2),
-    ]
 
 
 # A tree that is there
@@ -238,19 +219,6 @@ def test_apply_over_commits_that_are_no_patches_refuses(line: Line, user: User) 
     assert user.subjects() == ['Add one']
 
 
-def test_apply_over_commits_of_the_series_that_is_not_checked_out_refuses(line: Line, user: User) -> None:
-    apply(line, quiet)
-    user.commit('Add one', {'tests/one.txt': '1\n'})
-    user.git('switch', '--quiet', '--create', 'mine', 'refs/series/base')
-    with pytest.raises(LostWorkError) as error:
-        apply(line, quiet)
-    assert (
-        error.value.problem
-        == 'The tree `build/1.0.0` has commits that neither `patches/1.0.0` nor another branch holds.'
-    )
-    assert user.git('log', '-1', '--format=%s', 'series') == 'Add one'
-
-
 def test_apply_over_commits_on_no_branch_refuses(line: Line, user: User) -> None:
     apply(line, quiet)
     user.git('checkout', '--quiet', '--detach')
@@ -271,13 +239,6 @@ def test_apply_to_a_tree_without_its_branch_makes_it_again(line: Line, user: Use
         extract(line, quiet)
     assert apply(line, quiet) == head
     assert user.git('status', '--short', '--branch') == '## series'
-
-
-def test_apply_over_thrown_away_commits_applies(line: Line, user: User) -> None:
-    head = apply(line, quiet)
-    user.commit('Add one', {'tests/one.txt': '1\n'})
-    user.git('checkout', '--quiet', '-B', 'series', 'refs/series/applied')
-    assert apply(line, quiet) == head
 
 
 def test_apply_after_extracted_patches_were_overwritten_leaves_them_in_the_reflog(line: Line, user: User) -> None:
@@ -556,13 +517,6 @@ def test_apply_of_a_missing_release_stops(uncached: Line, monkeypatch: pytest.Mo
     assert error.value.problem == 'pip could not download `pydantic-ai-slim===1.0.0`.'
     assert 'No matching distribution found for pydantic-ai-slim===1.0.0' in error.value.words
     assert list(uncached.cache.iterdir()) == []
-
-
-def test_base_repository_of_other_pins_is_another_one(uncached: Line) -> None:
-    one = base_repository(uncached, quiet)
-    assert base_repository(uncached, quiet) == one
-    later = replace(uncached, released=uncached.released.replace(day=30))
-    assert base_repository(later, quiet) != one
 
 
 def test_apply_without_git_says_to_install_it(line: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -109,11 +109,6 @@ def test_branch_holds_the_patch_after_those_that_it_needs(series: Line, clone: U
     assert not (clone.tree / 'docs/title.md').exists()
 
 
-def test_branch_of_a_patch_that_stands_alone_has_one_commit(series: Line, clone: User) -> None:
-    assert make(series, clone, 3, name='mine').subjects == ['Test nothing']
-    assert clone.git('rev-parse', 'mine~') == clone.git('rev-parse', 'v1.0.0')
-
-
 def test_branch_commits_as_the_user_and_not_as_who_wrote_the_patch(
     series: Line, clone: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,14 +78,6 @@ def test_examples_unknown_name_is_refused_before_anything_is_built(
         assert exit_.value.code == 2
 
 
-def test_examples_unknown_line_is_refused_with_those_there_are(line: Line, capsys: pytest.CaptureFixture[str]) -> None:
-    assert examples.main(['pure_functions', '--line', '9.9.9']) == 1
-
-    said = capsys.readouterr().err
-    assert '9.9.9' in said
-    assert line.name in said
-
-
 def test_examples_of_downstream_projects_are_listed_by_their_names(
     line: Line, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,19 +20,17 @@ from pydantic_ai_slim.fork.patches import apply_patches, copy_package
 from series import tree
 from series.errors import (
     ApplyError,
-    DirtyTreeError,
     ElsewhereError,
     ExtractError,
     LostWorkError,
     NoTreeError,
     OddFilesError,
-    UnfinishedError,
 )
 from series.git import Git
 from series.line import Line, pin_patched
 from series.verbs.apply import apply
 from series.verbs.extract import extract, patched_digest
-from tests.series.upstream import PACKAGE, User, commit_patches, drop_patch, quiet
+from tests.series.upstream import PACKAGE, User, commit_patches, quiet
 
 SCENARIOS = sorted(Path(__file__).with_name('scenarios').iterdir())
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
@@ -329,27 +327,6 @@ def test_extract_of_a_tree_without_commits_refuses(series: Line, user: User) -> 
     assert read(series.folder) == before
 
 
-@pytest.mark.parametrize('name', ['tests/one.txt', 'tests/new.txt'])
-def test_extract_of_a_tree_with_changes_refuses(series: Line, name: str) -> None:
-    before = read(series.folder)
-    (series.tree / name).write_text('not committed\n')
-    with pytest.raises(DirtyTreeError):
-        extract(series, quiet)
-    assert read(series.folder) == before
-
-
-def test_extract_during_a_cherry_pick_refuses(series: Line, user: User) -> None:
-    user.git('cherry-pick', '--no-commit', 'HEAD')
-    (series.tree / '.git' / 'CHERRY_PICK_HEAD').write_text(user.git('rev-parse', 'HEAD') + '\n')
-    with pytest.raises(UnfinishedError) as error:
-        extract(series, quiet)
-    assert str(error.value) == (
-        'The tree `build/1.0.0` is in the middle of a `git cherry-pick`.\n'
-        'Finish it with `git -C build/1.0.0 cherry-pick --continue` and then `make extract LINE=1.0.0`, or give it up with '
-        '`git -C build/1.0.0 cherry-pick --abort`.'
-    )
-
-
 @pytest.mark.parametrize(
     'where', [['--detach', 'HEAD~1'], ['-b', 'mine', 'HEAD~1']], ids=['on no branch', 'on another']
 )
@@ -500,20 +477,6 @@ def test_extract_over_patches_that_someone_changed_refuses(series: Line, user: U
     user.git('cherry-pick', 'FETCH_HEAD')
     assert extract(series, quiet) == ['added fixes/add-four']
     assert user.subjects() == ['Add number one', 'Add two', 'Add three', 'Add four']
-
-
-def test_extract_over_patches_that_someone_changed_to_the_same_is_done(series: Line, user: User) -> None:
-    user.commit('Add four', {'tests/four.txt': '4\n'})
-    user.git('format-patch', '--quiet', '--stdout', '-1')
-    before = read(series.folder)
-    extract(series, quiet)
-    after = read(series.folder)
-    # As when another branch of the checkout is selected and this one again.
-    drop_patch(series.patches[3])
-    assert read(series.folder) == before
-    for name in ('series', 'fixes/add-four.patch'):
-        (series.folder / name).write_bytes(after[name])
-    assert extract(series, quiet) == []
 
 
 def test_extract_of_what_a_stopped_apply_left_refuses(series: Line, user: User) -> None:

@@ -53,21 +53,6 @@ def test_four_verbs_at_once_on_a_cold_cache_work_or_say_who_is_at_work(uncached:
     assert sorted(path.name for path in uncached.tree.parent.iterdir()) == ['1.0.0', 'cache']
 
 
-@pytest.mark.slow
-def test_verbs_for_two_lines_at_once_share_the_cache(uncached: Line, unpacked: Path) -> None:
-    """They need the same base here, which the one makes and the other waits for."""
-    other = uncached.root.with_name('other')
-    shutil.copytree(uncached.root, other)
-    shutil.rmtree(other / 'build', ignore_errors=True)
-    (uncached.root / 'build' / 'cache').mkdir(parents=True)
-    (other / 'build').mkdir()
-    (other / 'build' / 'cache').symlink_to(uncached.root / 'build' / 'cache')
-    commands = [start(uncached, 'review', 'HEAD'), start(uncached, 'apply')]
-    errors = [process.communicate(timeout=600)[1] for process in commands]
-    assert 'Traceback' not in ''.join(errors)
-    assert commands[1].returncode == 0
-
-
 def test_verb_beside_another_on_the_same_line_says_which_one(line: Line) -> None:
     with lock(line.root, line.name, 'make extract LINE=1.0.0'):
         out, errors = start(line, 'apply').communicate()

@@ -123,12 +123,6 @@ def test_main_with_a_wrong_line_toml_prints_why_and_returns_1(run: Run, line: Li
     assert errors.startswith(f'error: `{line.folder / "line.toml"}` is not valid TOML: ')
 
 
-def test_main_without_a_verb_returns_2(run: Run) -> None:
-    code, out, errors = run()
-    assert (code, out) == (2, '')
-    assert errors.endswith('error: the following arguments are required: VERB\n')
-
-
 def test_main_help_lists_the_verbs_and_exit_codes(run: Run) -> None:
     code, out, errors = run('--help')
     assert (code, errors) == (0, '')

@@ -22,8 +22,6 @@ from series import pins
 from series.__main__ import main
 from series.errors import (
     ApplyError,
-    DirtyTreeError,
-    DownloadError,
     ExtractError,
     RebaseError,
     SeriesError,
@@ -354,18 +352,6 @@ def test_rebase_with_conflict_marks_left_refuses(stopped: Line, user: User) -> N
 
 
 @pytest.mark.usefixtures('near')
-def test_rebase_of_a_patch_that_is_about_marks_goes_on(carry: Callable[..., Line], user: User) -> None:
-    about = 'Marks\n=======\n'
-    line = carry(('Call it title', {**TITLE[1], 'tests/about.txt': about}))
-    with pytest.raises(ApplyError):
-        rebase(line, '1.1.0', quiet)
-    resolve(user)
-    user.git(*GO_ON)
-    assert finish_rebase(line.root, None, quiet).line.name == '1.1.0'
-    assert (user.tree / 'tests/about.txt').read_text() == about
-
-
-@pytest.mark.usefixtures('near')
 def test_rebase_skip_leaves_the_patch_out_and_names_it(stopped: Line, user: User) -> None:
     user.git('rebase', '--skip')
     rebased = finish_rebase(stopped.root, None, quiet)
@@ -388,15 +374,6 @@ def test_rebase_continue_after_git_rebase_abort_refuses_and_git_begins_again(sto
     resolve(user)
     user.git(*GO_ON)
     assert finish_rebase(stopped.root, None, quiet).dropped == []
-
-
-@pytest.mark.usefixtures('near')
-def test_rebase_continue_with_changes_that_are_not_committed_refuses(stopped: Line, user: User) -> None:
-    user.git('rebase', '--skip')
-    (user.tree / 'tests' / 'new.py').write_text('new\n')
-    with pytest.raises(DirtyTreeError):
-        finish_rebase(stopped.root, None, quiet)
-    assert not (stopped.root / 'patches/1.1.0').exists()
 
 
 @pytest.mark.usefixtures('near')
@@ -511,31 +488,6 @@ def test_rebase_over_another_folder_refuses(carry: Callable[..., Line], folder: 
         f'The folder `{folder}` is in the way: there is no line `1.1.0`, but it will be made there.\n'
         'Move it away if you need it, delete it if not, then run the same command again.'
     )
-
-
-@pytest.mark.usefixtures('near')
-def test_rebase_of_a_line_that_does_not_apply_itself_refuses(carry: Callable[..., Line]) -> None:
-    line = carry(ONE, SWAP)
-    text = line.patches[1].read_text()
-    line.patches[1].write_text(text.replace('a + b', 'a - b'))
-    with pytest.raises(ApplyError) as error:
-        rebase(line, '1.1.0', quiet)
-    assert f'{error.value.problem}\n{error.value.remedy}' == (
-        'The patch `patches/1.0.0/fixes/swap-the-summands.patch` does not apply to its own line.\n'
-        'Resolve it there first, with `make apply LINE=1.0.0`.'
-    )
-    assert not (line.root / 'build/1.1.0').exists()
-
-
-def test_rebase_without_the_index_says_so(
-    carry: Callable[..., Line], monkeypatch: pytest.MonkeyPatch, index: Index
-) -> None:
-    line = carry(ONE)
-    monkeypatch.setenv('UV_OFFLINE', '1')
-    with pytest.raises(DownloadError) as error:
-        rebase(line, '1.1.0', quiet)
-    assert error.value.problem == 'uv could not ask the index for `pydantic-ai-slim===1.1.0`.'
-    assert 'the network was disabled' in error.value.words
 
 
 @pytest.mark.usefixtures('near')

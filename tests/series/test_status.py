@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from series.__main__ import main
-from series.errors import ApplyError, DownloadError, NoReleaseError
+from series.errors import DownloadError, NoReleaseError
 from series.line import Line, find_line
 from series.merge import Outcome
 from series.verbs.apply import apply
 from series.verbs.extract import extract
 from series.verbs.status import status
-from tests.series.upstream import LATER, PACKAGE, Index, User, drop_patch, quiet, write_wheel
+from tests.series.upstream import LATER, PACKAGE, Index, User, quiet, write_wheel
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 OLD = PACKAGE['pydantic_ai/tools.py']
@@ -113,14 +113,6 @@ def test_status_without_the_index_says_so(series: Line) -> None:
 def test_status_onto_an_unknown_release_refuses(series: Line, index: Index) -> None:
     with pytest.raises(NoReleaseError, match=r'^The index has no release `pydantic-ai-slim===7\.0\.0`\.'):
         status([series], quiet, '7.0.0')
-
-
-@pytest.mark.slow
-def test_status_of_a_line_that_does_not_apply_itself_refuses(series: Line, index: Index) -> None:
-    drop_patch(series.patches[0])
-    series.patches[0].write_text('Not a mail\n')
-    with pytest.raises(ApplyError, match='does not apply to its own line'):
-        status([series], quiet)
 
 
 def test_status_prints_a_table_of_each_line(

@@ -176,17 +176,6 @@ def test_verify_names_all_faults_at_once(line: Line, user: User) -> None:
 
 
 @pytest.mark.slow
-def test_verify_of_a_package_that_is_not_imported_shows_why(line: Line, user: User) -> None:
-    files: dict[str, str | bytes] = {**SUBTRACT, INIT: 'from .tools import missing\n'}
-    write(line, user, (MESSAGE.format('Add `subtract()`'), files))
-    with pytest.raises(VerifyError) as error:
-        check(line)
-    (found,) = error.value.faults.values()
-    assert [fault.problem for fault in found] == ['`import pydantic_ai` fails after it.']
-    assert "ImportError: cannot import name 'missing'" in found[0].words
-
-
-@pytest.mark.slow
 def test_verify_of_a_package_that_only_the_next_patch_makes_whole_finds_the_first(line: Line, user: User) -> None:
     write(
         line,
@@ -383,15 +372,6 @@ def test_verify_of_a_patch_that_names_what_it_does_not_need_says_so(line: Line, 
     assert faults(line) == [
         'It needs no `fixes/add-subtract`, without which it applies and its tests pass, but names it in `Needs:`.'
     ]
-
-
-@pytest.mark.slow
-def test_verify_of_a_patch_that_fails_after_all_others_does_not_say_what_it_fails_on_besides(
-    line: Line, user: User
-) -> None:
-    wrong = {**TITLE, 'tests/test_title.py': str(TITLE['tests/test_title.py']).replace("== 'AI'", "== 'BI'")}
-    write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT), (MESSAGE.format('Add a title'), wrong))
-    assert faults(line) == ['The tests in `tests/test_title.py` fail after it.']
 
 
 def test_verify_of_a_patch_in_which_ruff_finds_more_names_place_and_rule(line: Line, user: User) -> None:
