@@ -285,14 +285,15 @@ class _Environments:
         write(listed, '\n'.join([*locked, f'{DIST_NAME} @ {self._wheels[side].as_uri()}']) + '\n')
         requirements = [*overrides(self._line), '--requirement', listed]
         inside, made_of = keep_environment(self._folder / 'envs' / f'{cell.name}-{side}', python, requirements)
-        timeout = f'--timeout={_TIMEOUT}'
+        # An exception in the middle of an event loop, as by a signal, would leave fixtures that wait for ever
+        timeout = f'--timeout={_TIMEOUT}', '--timeout-method=thread'
         return Prepared(
             inside,
             made_of,
             # Upstream's own groups: the tests of one share a server, or a file.
-            options=['-n', str(os.cpu_count() or 1), '--dist=loadgroup', timeout],
+            options=['-n', str(os.cpu_count() or 1), '--dist=loadgroup', *timeout],
             # A process of its own, whose end isn't that of all.
-            alone=['-n', '1', timeout],
+            alone=['-n', '1', *timeout],
         )
 
     def _locked(self, cell: Cell) -> list[str]:
