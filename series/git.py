@@ -82,6 +82,8 @@ def user_environment() -> dict[str, str]:
         kept |= {f'GIT_CONFIG_KEY_{number}': name, f'GIT_CONFIG_VALUE_{number}': value}
     return kept | {
         'GIT_CONFIG_COUNT': str(count + len(settings)),
+        # `git status` would lock the index to write what it found, and leave the lock when it is killed.
+        'GIT_OPTIONAL_LOCKS': '0',
         'GIT_TERMINAL_PROMPT': '0',
         'GIT_EDITOR': 'true',
         'LC_ALL': 'C',
@@ -100,8 +102,10 @@ class Git:
         self.folder = folder.resolve()
         self._environment = environment
 
-    def attempt(self, *args: str, stdin: IO[bytes] | None = None) -> subprocess.CompletedProcess[bytes]:
-        """Run git and return what came of it, whatever its exit status.
+    def attempt(
+        self, *args: str, stdin: IO[bytes] | None = None, apart: bool = False
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run git and return what came of it, whatever its exit status; `apart`, it goes on to its end when we are interrupted.
 
         Raises:
             SeriesError: There is no git on the path, or it refuses the repository since another user owns it.
@@ -114,6 +118,7 @@ class Git:
                 capture_output=True,
                 # What git does on when the tool is killed is still under its locks.
                 pass_fds=inheritable_fds(),
+                start_new_session=apart,
                 check=False,
             )
         except FileNotFoundError:

@@ -217,7 +217,9 @@ def _commit(git: Git, parent: str, message: str, scratch: Path) -> str:
 def _switch(git: Git, name: str, commit: str) -> None:
     """Make the branch and check it out, or neither."""
     # What upstream ignores, like an environment, may be of value to the user.
-    done = git.attempt('switch', '--quiet', '--no-overwrite-ignore', '--no-track', '--create', name, commit)
+    switch = ('switch', '--quiet', '--no-overwrite-ignore', '--no-track', '--create', name, commit)
+    # What a git that is killed has written in part, nothing here would know how to take back.
+    done = git.attempt(*switch, apart=True)
     if done.returncode:
         raise CloneError(
             f'Git could not switch the clone `{git.folder}` to the new branch `{name}`, which is not made.',
