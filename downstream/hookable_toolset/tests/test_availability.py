@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from pydantic_ai import Agent, FunctionToolset, RunContext
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -159,22 +158,3 @@ def test_own_toolset_instructs() -> None:
     model, seen = told('hi')
     Agent(model, toolsets=[Clock(), FunctionToolset([silent])]).run_sync('Hi')
     assert seen == [('It is noon.', ['silent'])]
-
-
-@pytest.mark.anyio
-async def test_streamed_runs_have_instructions_too() -> None:
-    from collections.abc import AsyncIterator
-
-    seen: Log = []
-
-    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        assert isinstance(messages[-1], ModelRequest)
-        seen.append(messages[-1].instructions)
-        yield 'hi'
-
-    agent = Agent(
-        FunctionModel(stream_function=stream), deps_type=str, toolsets=[Toolset(AgentContext(), tools=[First])]
-    )
-    async with agent.run_stream('Hi', deps='Ada') as result:
-        assert await result.get_output() == 'hi'
-    assert seen == ['Use `first` for Ada.']

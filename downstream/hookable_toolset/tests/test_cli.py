@@ -13,14 +13,11 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
-import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, cast
 
-import anyio
 import pytest
 from pydantic_ai import ModelRetry
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
@@ -124,17 +121,20 @@ def test_no_is_told_to_the_model_with_the_reason(chat: Chat, tmp_path: Path) -> 
 
 
 def test_always_is_for_the_session_and_this_tool(chat: Chat, tmp_path: Path) -> None:
-    shown = chat('shell echo one', 'always', 'shell echo two', 'write_file a.txt x', 'y')
-    assert shown.count('needs your approval') == 2 and 'two\n[exit code 0]' in shown
-    assert 'y, n, always (shell with any arguments, in this session for good) or edit? ' in shown
-    assert 'needs your approval' not in chat('shell echo three')
+    shown = chat('/approve read_file', 'write_file a.txt x', 'always', 'write_file b.txt y', 'read_file b.txt', 'y')
+    assert shown.count('needs your approval') == 2 and 'read_file: y\n' in shown
+    assert 'y, n, always (write_file with any arguments, in this session for good) or edit? ' in shown
+    assert 'needs your approval' not in chat('write_file c.txt z')
     context = stored(tmp_path)
-    assert (context.need_user_approve_tools, context.user_allowed_tools) == (['write_file', 'shell'], ['shell'])
+    assert (context.need_user_approve_tools, context.user_allowed_tools) == (
+        ['write_file', 'read_file'],
+        ['write_file'],
+    )
 
 
 def test_tool_that_is_new_since_the_session_began_is_asked_for(chat: Chat, tmp_path: Path) -> None:
-    store(tmp_path, AgentContext(need_user_approve_tools=['write_file']))
-    assert 'shell {"command":"echo hi"} needs your approval.' in chat('shell echo hi', 'n')
+    store(tmp_path, AgentContext())
+    assert 'write_file {"path":"a.txt","content":"x"} needs your approval.' in chat('write_file a.txt x', 'n')
 
 
 def test_edited_arguments_are_those_that_run(chat: Chat, tmp_path: Path) -> None:
@@ -156,108 +156,24 @@ def test_question_without_an_answer_waits_for_the_next_chat(chat: Chat, tmp_path
 
 
 def test_tools_lists_them_and_approve_changes_which_need_one(chat: Chat, tmp_path: Path) -> None:
-    shown = chat('/tools', '/approve', '/approve read_file shell', '/approve nope', 'read_file notes.txt', 'y', '/help')
+    shown = chat(
+        '/tools', '/approve', '/approve read_file write_file', '/approve nope', 'read_file notes.txt', 'y', '/help'
+    )
     assert 'write_file      Write a text file, in place of one that is there. needs an approval' in shown
-    assert 'An approval is needed for: write_file, shell.' in shown
-    assert 'An approval is needed for: write_file, read_file.' in shown
+    assert 'An approval is needed for: write_file.' in shown
+    assert 'An approval is needed for: read_file.' in shown
     assert "has no tool 'nope'" in shown and 'read_file {"path":"notes.txt"} needs your approval.' in shown
     assert '/resume          goes on' in shown
     context = stored(tmp_path)
-    assert context.need_user_approve_tools == ['write_file', 'shell', 'read_file']
-    assert context.user_allowed_tools == ['shell']
-    shown = chat('/approve shell', 'shell echo one', 'n')
-    assert 'An approval is needed for: write_file, shell, read_file.' in shown and 'needs your approval.' in shown
+    assert context.need_user_approve_tools == ['write_file', 'read_file']
+    assert context.user_allowed_tools == ['write_file']
+    shown = chat('/approve write_file', 'write_file a.txt x', 'n')
+    assert 'An approval is needed for: write_file, read_file.' in shown and 'needs your approval.' in shown
 
 
 def test_session_goes_on_where_it_was(chat: Chat) -> None:
     assert "Session 'ada', 0 responses so far." in chat('read_file notes.txt', '/quit', 'read_file notes.txt')
     assert "Session 'ada', 2 responses so far." in chat()
-
-
-def test_shell_ends_what_takes_too_long_and_all_that_it_started(
-    chat: Chat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from hookable_toolset.builtin import ShellTool
-
-    monkeypatch.setattr(ShellTool, 'limit', 0.3)
-    shown = chat('shell sleep 60 & echo $! > pid; wait', 'y')
-    assert 'shell: TimeoutError: The command took longer than 0.3 seconds.\n' in shown
-    process = int((tmp_path / 'work' / 'pid').read_text())
-    for _ in range(100):
-        if not alive(process):
-            break
-        time.sleep(0.02)
-    else:
-        pytest.fail('the command goes on')
-
-
-def test_shell_returns_only_after_what_took_too_long_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hookable_toolset.builtin import ShellTool
-
-    kill, killed = os.killpg, list[int]()
-
-    def kill_slowly(group: int, with_: int) -> None:
-        killed.append(group)
-        threading.Timer(0.3, kill, [group, with_]).start()  # as where the machine is busy
-
-    async def run() -> None:
-        waits = anyio.Event()
-
-        async def wait(process: Any) -> Any:
-            waits.set()
-            return await wait_for_end(process)
-
-        async def cancel() -> None:
-            # Not while the process is made, when there is nothing yet that could be killed
-            await waits.wait()
-            tasks.cancel_scope.cancel()
-
-        monkeypatch.setattr(asyncio.subprocess.Process, 'wait', wait)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(cancel)
-            await ShellTool(tmp_path).call(cast('Any', None), 'sleep 600')
-        assert killed and not alive(killed[0])
-
-    wait_for_end: Any = asyncio.subprocess.Process.wait
-    monkeypatch.setattr(os, 'killpg', kill_slowly)
-    anyio.run(run)
-
-
-def test_shell_does_not_wait_for_a_daemon_that_holds_its_output(tmp_path: Path) -> None:
-    from hookable_toolset.builtin import ShellTool
-
-    command = "setsid sh -c 'echo $$ > pid; exec sleep 600' & until test -s pid; do :; done"
-    assert asyncio.run(ShellTool(tmp_path).call(cast('Any', None), command)) == '[exit code 0]'
-    os.kill(int((tmp_path / 'pid').read_text()), signal.SIGKILL)  # it is there
-
-
-def test_shell_ends_what_prints_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hookable_toolset.builtin import ShellTool
-
-    monkeypatch.setattr(ShellTool, 'limit', 600)
-    with pytest.raises(TimeoutError, match='printed more than 50,000,000 bytes'):
-        asyncio.run(ShellTool(tmp_path).call(cast('Any', None), 'yes'))
-
-
-def test_shell_keeps_the_last_of_what_a_command_prints(tmp_path: Path) -> None:
-    from hookable_toolset.builtin import ShellTool
-
-    tracemalloc.start()
-    try:
-        command = 'head -c 30000000 /dev/zero; echo the end'
-        said = asyncio.run(ShellTool(tmp_path).call(cast('Any', None), command))
-        assert tracemalloc.get_traced_memory()[1] < 3_000_000
-    finally:
-        tracemalloc.stop()
-    assert said.endswith('\0the end\n[exit code 0]') and len(said) < 20_100
-
-
-def alive(process: int) -> bool:
-    """Whether a process runs: one that has ended and that nobody has waited for doesn't."""
-    try:
-        return Path(f'/proc/{process}/stat').read_text().rpartition(')')[2].split()[0] != 'Z'
-    except OSError:
-        return False
 
 
 def test_tools_of_a_module_take_the_place_of_the_built_in_ones(
@@ -493,7 +409,7 @@ def test_session_that_another_process_has_written_is_opened_again(chat: Chat, tm
         shown = chat('/approve', 'list_files', '/approve')
     assert 'was written by someone else: it is at revision 2, and revision 1 was read.' in shown
     # What that one doesn't know of is asked for all the same.
-    assert shown.rstrip('\n> ').endswith('An approval is needed for: write_file, shell, read_file.')
+    assert shown.rstrip('\n> ').endswith('An approval is needed for: write_file, read_file.')
 
 
 def test_killed_chat_asks_again(tmp_path: Path) -> None:
@@ -545,23 +461,24 @@ def in_terminal(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Callabl
 @terminals
 def test_arguments_are_edited_in_place_in_a_terminal(tmp_path: Path) -> None:
     with in_terminal(tmp_path) as (process, type_, expect):
-        type_('shell echo hi\r')
+        type_('write_file a.txt hi\r')
         expect('edit?')
         type_('edit\r')
         expect('"}')  # the arguments as they are
         type_('\x7f' * 4 + 'ho"}\r')
-        expect('shell: ho\r\n[exit code 0]\r\n\x1b[?2004h')
+        expect('write_file: Wrote 2 characters to a.txt.\r\n\x1b[?2004h')
         type_('\x04')  # the end of the input
         assert process.wait(60) == 0
+    assert (tmp_path / 'a.txt').read_text() == 'ho'
 
 
 @terminals
 def test_interrupt_while_an_approval_is_asked_for_ends_the_chat_and_the_question_stays(tmp_path: Path) -> None:
     with in_terminal(tmp_path) as (process, type_, expect):
-        type_('shell echo hi\r')
+        type_('write_file a.txt hi\r')
         expect('edit?')
         type_('\x03')
         shown = expect()
         assert process.wait(60) == 130
     assert 'Traceback' not in shown
-    assert [call.tool_name for call in stored(tmp_path).unanswered().approvals] == ['shell']
+    assert [call.tool_name for call in stored(tmp_path).unanswered().approvals] == ['write_file']

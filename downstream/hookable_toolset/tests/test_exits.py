@@ -14,7 +14,6 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from hookable_toolset import AgentContext, BaseTool, ExitError, GlobalHooks, Session, SessionStore, Toolset
-from hookable_toolset.cli import main
 
 from .conftest import script
 
@@ -140,44 +139,3 @@ def test_exit_of_a_model_leaves_the_session_as_it_was(tmp_path: Path) -> None:
             return session.revision
 
     assert asyncio.run(run()) == 1
-
-
-TOOLS = """
-import asyncio, sys
-from hookable_toolset import BaseTool
-
-async def leave():
-    sys.exit(3)
-
-class One(BaseTool):
-    name = 'one'
-    async def call(self, ctx, x: str) -> str:
-        sys.exit(3)
-
-class Two(BaseTool):
-    name = 'two'
-    async def call(self, ctx, x: str) -> str:
-        await asyncio.create_task(leave())
-"""
-
-
-def test_chat_goes_on_or_ends_with_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / 'tools_that_leave.py').write_text(TOOLS)
-    monkeypatch.setattr('sys.path', [str(tmp_path), *sys.path])
-    monkeypatch.setattr('sys.stdin', (tmp_path / 'input').open('w+'))
-    sys.stdin.write('one x\ntwo x\n')
-    sys.stdin.seek(0)
-    options = ['--session', 'ada', '--db', str(tmp_path / 's.db'), '--tools', 'tools_that_leave']
-    assert main(['chat', *options]) == 1
-    shown = capsys.readouterr().out
-    assert f'<- one ExitError: {tmp_path}/tools_that_leave.py:11: SystemExit: 3\n' in shown
-    assert shown.endswith(f'error: {tmp_path}/tools_that_leave.py:6: SystemExit: 3\n')
-    sys.stdin.close()
-
-    async def stored() -> int:
-        async with SessionStore(tmp_path / 's.db') as store:
-            return len((await store.load('ada'))[1].message_history)
-
-    assert asyncio.run(stored()) == 4

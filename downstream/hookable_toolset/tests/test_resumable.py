@@ -123,21 +123,6 @@ def test_all_of_a_conversation_comes_back_equal() -> None:
     assert binary and all(item.data == PNG and item.media_type == 'image/png' for item in binary)
 
 
-def test_conversation_goes_on_in_another_context_as_it_would_have_in_its_own() -> None:
-    context = waiting()
-    other = AgentContext().with_state(ResumableState.from_json(context.export_state().to_json()))
-    outputs: list[list[str]] = []
-    for each in context, other:
-        each.answers.approvals['danger-1-0'] = True
-        result = agent.run_sync(deps=each, message_history=each.message_history, deferred_tool_results=each.answers)
-        each.record(result)
-        outputs.append(sorted(part for part in result.output.split(' | ') if not part.startswith('Binary')))  # type: ignore
-        assert (each.pending, each.answers) == (None, DeferredToolResults())
-        assert each.toolset_states == {'mine': {'todo': {'items': ['milk', 'eggs', 'tea']}}}
-    assert outputs[0] == outputs[1]
-    assert {"did {'x': [1]}", 'milk,eggs', 'milk,eggs,tea'} < set(outputs[0])
-
-
 @pytest.mark.parametrize(
     'answers',
     [
@@ -362,16 +347,6 @@ async def test_numbers_that_json_has_not_come_back_from_tools(tmp_path: Path) ->
         again = (await Session.open(store, 'ada')).context
     assert again.message_history == session.context.message_history
     assert again.toolset_states == {'': {'todo': {'items': ['x'], 'last': math.inf}}}
-
-
-@pytest.mark.anyio
-async def test_store_that_is_told_of_the_type_keeps_the_fields(tmp_path: Path) -> None:
-    async with SessionStore(tmp_path / 'sessions.db', ShopState) as store:
-        session = await Session.open(store, 'ada', ShopContext(customer='Ada'))
-        await session.run(Agent(script('fine'), deps_type=AgentContext), 'Go', lambda call, metadata: None)
-    async with SessionStore(tmp_path / 'sessions.db', ShopState) as store:
-        context = (await Session.open(store, 'ada', ShopContext())).context
-        assert isinstance(context, ShopContext) and context.customer == 'Ada' and len(context.message_history) == 2
 
 
 @pytest.mark.anyio

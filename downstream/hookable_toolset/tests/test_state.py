@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import warnings
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import pytest
 from pydantic_ai import Agent, FunctionToolset, RunContext, UserError
@@ -102,29 +101,6 @@ def test_runs_do_not_see_each_others_state_one_after_another_or_at_once() -> Non
 
     assert asyncio.run(many()) == {'Notes,a | Notes,a,b'}
     assert toolset.tools[0].kept == ['Notes']  # type: ignore[attr-defined]
-
-
-def test_copies_are_not_kept() -> None:
-    class Own(Toolset[Any]):
-        made: ClassVar[Log] = []
-
-        def copy(self) -> Self:
-            import weakref
-
-            copy = super().copy()
-            self.made.append(weakref.ref(copy))
-            return copy
-
-    agent = Agent(script(('note', {'text': 'a'})), deps_type=AgentContext, toolsets=[Own(tools=[Notes])])
-    context = AgentContext()
-
-    async def many() -> None:
-        for _ in range(5):
-            await agent.run('Go', deps=context)
-
-    asyncio.run(many())  # It closes the loop, whose last callbacks would hold the context of the last run.
-    gc.collect()
-    assert len(Own.made) >= 5 and [ref for ref in Own.made if ref()] == []
 
 
 def test_instructions_are_those_of_the_tools_of_the_run() -> None:

@@ -182,18 +182,6 @@ async def test_questions_are_stored_before_they_are_asked_and_answers_as_they_co
 
 
 @pytest.mark.anyio
-async def test_question_without_an_answer_waits_in_the_store(store: SessionStore) -> None:
-    session = await Session.open(store, 'ada', careful())
-    left = await session.run(agent, 'Go', lambda call, metadata: None)
-    assert isinstance(left, DeferredToolRequests) and [call.tool_name for call in left.approvals] == ['pay']
-    again = await Session.open(store, 'ada', AgentContext())
-    assert again.context.need_user_approve_tools == ['pay']
-    assert again.context.unanswered() == left
-    assert sorted((await again.run(agent, None, lambda call, metadata: True)).split(' | ')) == ['1', 'paid 5']
-    assert again.context.toolset_states == {'': {'count': 1}}
-
-
-@pytest.mark.anyio
 async def test_result_of_a_call_that_is_executed_elsewhere_can_come_later(store: SessionStore) -> None:
     external = Agent(
         script(('elsewhere', {})),
@@ -250,22 +238,6 @@ async def test_write_that_fails_half_way_leaves_what_was_there(store: SessionSto
         await store.save('ada', Unwritable(), 1)
     assert await store.load('ada') == (1, ResumableState(need_user_approve_tools=['a']))
     assert await store.save('ada', ResumableState(), 1) == 2
-
-
-@pytest.mark.anyio
-async def test_file_is_a_write_ahead_log_that_is_flushed_with_each_write(store: SessionStore, tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / 'sessions.db')) as connection:
-        assert connection.execute('PRAGMA journal_mode').fetchone() == ('wal',)
-    assert await store._within(  # pyright: ignore[reportPrivateUsage]
-        lambda: store._db.execute('PRAGMA synchronous').fetchone()  # pyright: ignore[reportPrivateUsage]
-    ) == (2,)
-
-
-@pytest.mark.anyio
-async def test_stored_state_of_a_newer_version_is_refused(store: SessionStore) -> None:
-    await store.save('ada', ResumableState().model_copy(update={'version': 9}), 0)
-    with pytest.raises(UserError, match='The state is of version 9'):
-        await Session.open(store, 'ada')
 
 
 # Two at once.
@@ -363,22 +335,6 @@ async def test_event_loop_goes_on_while_the_file_is_locked(store: SessionStore, 
         other.execute('ROLLBACK')
         await saving
     assert session.revision == 1
-
-
-@pytest.mark.anyio
-async def test_event_loop_goes_on_while_a_file_that_is_locked_is_opened(tmp_path: Path) -> None:
-    async def use() -> tuple[int, ResumableState]:
-        async with SessionStore(tmp_path / 'sessions.db') as store:
-            return await store.load('ada')
-
-    with closing(sqlite3.connect(tmp_path / 'sessions.db', isolation_level=None)) as other:
-        other.execute('CREATE TABLE others (x)')
-        other.execute('BEGIN EXCLUSIVE')
-        opening = asyncio.create_task(use())
-        await asyncio.sleep(0.05)
-        assert not opening.done()
-        other.execute('ROLLBACK')
-        assert await opening == (0, ResumableState())
 
 
 @pytest.mark.anyio
@@ -552,53 +508,6 @@ def test_process_killed_at_any_moment_loses_no_turn_that_was_reported(tmp_path: 
             path.unlink()
             for rest in tmp_path.glob('sessions.db-*'):
                 rest.unlink()
-
-
-@posix
-def test_process_killed_while_it_waits_for_an_approval_asks_again_and_has_done_all_else(
-    tmp_path: Path, request: Any, warm: None
-) -> None:
-    path = tmp_path / 'sessions.db'
-    chance = random.Random(3)
-
-    def turn(report: Callable[[str], None]) -> None:
-        def ask(call: ToolCallPart, metadata: dict[str, Any]) -> Any:
-            report('asked')
-            time.sleep(60)
-
-        async def talk() -> None:
-            async with SessionStore(path) as store:
-                await (await Session.open(store, name, careful())).run(agent, 'Go', ask)
-
-        asyncio.run(talk())
-
-    def resume(report: Callable[[str], None]) -> None:
-        def ask(call: ToolCallPart, metadata: dict[str, Any]) -> Any:
-            report(f'asked again for {call.args_as_dict()} {metadata}')
-            return ToolApproved(override_args={'amount': 6})
-
-        async def talk() -> None:
-            async with SessionStore(path) as store:
-                output = await (await Session.open(store, name)).run(agent, None, ask)
-                report('done ' + ' | '.join(sorted(output.split(' | '))))
-                await asyncio.sleep(60)
-
-        asyncio.run(talk())
-
-    for number in range(request.config.getoption('kills')):
-        name = f'session {number}'
-        assert killed(*forked(turn), at='asked', after=chance.uniform(0, 0.005)) == ['asked']
-        intact(path)
-        session = stored(path, name)
-        assert [call.tool_name for call in session.context.unanswered().approvals] == ['pay']
-        assert returns(session.context.message_history) == [1]
-        assert session.context.toolset_states == {'': {'count': 1}}
-
-        lines = killed(*forked(resume), at='done 1 | paid 6')
-        assert lines == ["asked again for {'amount': 5} {'currency': 'EUR'}", 'done 1 | paid 6']
-        session = stored(path, name)
-        assert session.context.pending is None
-        assert sorted(map(str, returns(session.context.message_history))) == ['1', 'paid 6']
 
 
 @posix

@@ -7,12 +7,6 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from hypothesis import settings
-
-# `make downstream NAME=toolset_first ARGS=--hypothesis-profile=long` tries more.
-settings.register_profile('short', max_examples=150)
-settings.register_profile('long', max_examples=5000)
-settings.load_profile('short')
 
 Write = Callable[..., Path]
 

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import FunctionToolset, RunContext, UserError
-from support import call, calling, echo, entry, script
+from support import calling, entry, script
 from toolset_first import (
     AgentSpec,
     CallRuntime,
-    DepthError,
     EntryError,
     EntrySpec,
     Runtime,
@@ -66,16 +65,6 @@ def test_note_entry_of_something_else_than_a_spec_is_refused_at_once() -> None:
         EntrySpec(wrong, 'start')
 
 
-async def test_note_too_deep_is_a_runtime_error() -> None:
-    spec = AgentSpec(
-        'again', model=script(call('again', input='x')), toolset_specs=[agent_as_toolset('again', tool='again')]
-    )
-    with pytest.raises(RuntimeError) as error:
-        await Runtime([spec], max_depth=2).run_entry(calling('again'), 'Go')
-    assert isinstance(error.value, DepthError)
-    assert isinstance(error.value, ToolsetFirstError)
-
-
 async def test_note_entry_whose_context_comes_last_is_told_what_to_write() -> None:
     def build(ctx: Any) -> FunctionToolset[Any]:
         toolset: Any = FunctionToolset[Any]()
@@ -98,13 +87,6 @@ def test_note_toolset_that_is_named_twice_is_refused() -> None:
     ):
         with pytest.raises(ToolsetFirstError, match=r"The agent 'one' names .* twice"):
             Runtime([AgentSpec('one', model='test', toolset_specs=specs)])
-
-
-async def test_note_history_and_usage_are_there_after_the_run() -> None:
-    runtime = Runtime([AgentSpec('one', model=echo())])
-    await runtime.run_entry(calling('one'), 'Go')
-    assert runtime.usage.requests == 1
-    assert [(one.agent, one.depth) for one in runtime.message_log] == [('one', 1)] * 2
 
 
 async def test_note_input_of_an_entry_is_told() -> None:

@@ -36,15 +36,6 @@ async def test_p01_agent_called_a_thousand_times_is_built_once(built: list[str])
     assert built == ['one']
 
 
-async def test_p01_agent_that_calls_itself_is_built_once(built: list[str]) -> None:
-    model = script(call('keep', what='x'), call('self', input='Again'), 'end')
-    keeper = ToolsetSpec(toolset=StatefulKeeper())
-    spec = AgentSpec('self', model=model, toolset_specs=[keeper, agent_as_toolset('self', tool='self')])
-    with pytest.raises(ToolsetFirstError, match='the limit is 5'):
-        await Runtime([spec]).run_entry(calling('self'), 'Go')
-    assert built == ['self']
-
-
 async def test_p01_agents_that_call_each_other_are_built_once_and_have_state_of_their_own(built: list[str]) -> None:
     model = scripts(
         {

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import FunctionToolset, RunContext, UsageLimitExceeded
+from pydantic_ai import FunctionToolset, RunContext
 from pydantic_ai.models.test import TestModel
-from pydantic_ai.usage import RunUsage, UsageLimits
-from support import call, calling, echo, entry, script, scripts
+from support import call, calling, entry, script, scripts
 from toolset_first import (
     AgentSpec,
     CallRuntime,
@@ -48,6 +47,7 @@ async def test_p03_too_deep_names_depth_limit_caller_and_callee() -> None:
     with pytest.raises(DepthError) as error:
         await Runtime([spec], max_depth=3).run_entry(calling('again'), 'Go')
     found = error.value
+    assert isinstance(found, RuntimeError)
     assert (found.depth, found.limit, found.caller, found.callee) == (3, 3, 'again', 'again')
     assert str(found) == (
         "'again', at depth 3, cannot call 'again': the limit is 3. If that is meant to be so deep, raise `max_depth`."
@@ -74,24 +74,6 @@ async def test_p03_unknown_name_is_refused_with_those_that_are_known() -> None:
 async def test_p03_wrong_type_is_refused(wrong: Any) -> None:
     with pytest.raises(TypeError, match='by its name or its `AgentSpec`'):
         await Runtime().run_entry(calling(wrong), 'Go')
-
-
-async def test_p03_usage_is_shared_by_all_runs_of_an_entry() -> None:
-    used: list[RunUsage] = []
-    inner = AgentSpec('inner', model=echo())
-    model = script(call('inner', input='Go'))
-    outer = AgentSpec('outer', model=model, toolset_specs=[agent_as_toolset(inner, tool='inner')])
-
-    async def main(ctx: RunContext[CallRuntime], input: str) -> None:
-        await ctx.deps.call_agent(outer, input)
-        await ctx.deps.call_agent(inner, input)
-        used.append(ctx.deps.usage)
-
-    await Runtime().run_entry(entry(main), 'Go')
-    await Runtime().run_entry(entry(main), 'Go')
-    assert [one.requests for one in used] == [4, 4]
-    with pytest.raises(UsageLimitExceeded):
-        await Runtime(usage_limits=UsageLimits(request_limit=3)).run_entry(entry(main), 'Go')
 
 
 class Verdict(BaseModel):

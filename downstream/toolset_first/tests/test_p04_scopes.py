@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import AbstractToolset, FunctionToolset, ModelRetry, RunContext, Tool
-from support import Keeper, Log, StatefulKeeper, calling, echo, entry, script
+from support import Keeper, Log, calling, echo, entry
 from toolset_first import (
     AgentSpec,
     Answer,
@@ -24,7 +24,6 @@ from toolset_first import (
     ScopeBusyError,
     ScopeClosedError,
     ToolsetSpec,
-    agent_as_toolset,
 )
 from typing_extensions import Self
 
@@ -287,9 +286,3 @@ async def test_p04_each_scope_of_an_entry_that_is_an_instance_has_a_fresh_one() 
     async with runtime.create_scope(spec) as scope:
         assert [await scope.run_turn('a'), await scope.run_turn('b')] == [1, 2]
     assert await runtime.run_entry(spec, 'c') == 1
-
-
-async def test_p04_tools_of_agents_are_not_those_of_the_entry() -> None:
-    spec = ToolsetSpec(toolset=StatefulKeeper())
-    agent = AgentSpec('one', model=script('done'), toolset_specs=[spec])
-    assert await Runtime().run_entry(EntrySpec(agent_as_toolset(agent), 'start'), 'Go') == 'done'

@@ -18,11 +18,6 @@ async def test_p05_each_turn_goes_on_with_what_was_said_before() -> None:
         assert len(scope.runtime.frame.messages) == 6
 
 
-async def test_p05_calls_of_main_go_on_with_the_history_as_turns_do() -> None:
-    async with Runtime([AgentSpec('one', model=echo())]).create_scope(calling('one')) as scope:
-        assert [await scope.call_tool('main', {'input': text}) for text in 'ab'] == ['1: a', '3: b']
-
-
 async def test_p05_history_can_be_given_and_is_not_changed() -> None:
     runtime = Runtime([AgentSpec('one', model=echo())])
     async with runtime.create_scope(calling('one')) as scope:
@@ -102,10 +97,3 @@ async def test_p05_cancelled_agent_leaves_the_history_as_it_was() -> None:
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(scope.run_turn('a'), 0.01)
         assert scope.runtime.frame.messages == []
-
-
-async def test_p05_usage_is_counted_anew_in_each_turn() -> None:
-    async with Runtime([AgentSpec('one', model=echo())]).create_scope(calling('one')) as scope:
-        for text in 'ab':
-            await scope.run_turn(text)
-            assert scope.runtime.usage.requests == 1

@@ -156,23 +156,6 @@ async def test_p06_model_that_sends_another_agent_a_wrong_input_is_told() -> Non
     assert 'Field required' in said[0]
 
 
-async def test_p06_model_that_names_a_missing_attachment_is_told(tmp_path: Path) -> None:
-    (tmp_path / 'a.txt').write_text('Hello')
-    model = script(
-        call('inner', input='Look', attachments=['b.txt']), call('inner', input='Look', attachments=['a.txt'])
-    )
-    inner = AgentSpec('inner', model=script('seen'))
-    outer = AgentSpec('outer', model=model, toolset_specs=[agent_as_toolset(inner, tool='inner')])
-    said: list[str] = []
-    runtime = Runtime(
-        folder=tmp_path, on_event=lambda event: said.append(event.text) if event.kind == 'result' else None
-    )
-
-    assert await runtime.run_entry(calling(outer), 'Go') == 'seen'
-    assert 'b.txt' in said[0]
-    assert 'is not in' in said[0]
-
-
 async def test_p06_schema_of_an_agent_is_that_of_its_tool() -> None:
     toolset: Any = agent_as_toolset(AgentSpec('ask', schema_in=Question)).toolset
     assert set(toolset.tools['main'].function_schema.json_schema['properties']) == {'topic', 'words'}

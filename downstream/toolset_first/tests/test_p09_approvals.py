@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal, cast
 
 import pytest
-from pydantic_ai import Agent, DeferredToolRequests, FunctionToolset, RunContext, Tool
-from pydantic_ai.exceptions import ApprovalRequired
+from pydantic_ai import Agent, DeferredToolRequests, FunctionToolset, RunContext
 from support import Log, StatefulKeeper, call, calling, script, scripts
 from toolset_first import (
     AgentSpec,
@@ -242,21 +241,6 @@ async def test_p09_child_that_is_run_by_hand_is_asked_about_if_it_is_given_the_h
     await Runtime(approvals=Approvals(ask=someone)).run_entry(calling(boss), 'Go')
     assert [(question.agent, question.tool) for question in someone.questions] == [('an agent', 'pay')]
     assert bool(PAID) == someone.answer(someone.questions[0]).approved
-
-
-async def test_p09_tool_that_requires_approval_by_itself_is_asked_about() -> None:
-    def raising(ctx: RunContext[Any], account: str, amount: int) -> str:
-        if not ctx.tool_call_approved:
-            raise ApprovalRequired
-        return pay(account, amount)
-
-    for tool in (Tool[Any](pay, requires_approval=True), Tool[Any](raising, name='pay')):
-        for someone in (yes(), no()):
-            PAID.clear()
-            spec = ToolsetSpec(toolset=FunctionToolset[Any]([tool]), shared=True)
-            await run(spec, Approvals(ask=someone))
-            assert len(someone.questions) == 1
-            assert bool(PAID) == someone.answer(someone.questions[0]).approved
 
 
 @pytest.mark.parametrize(

@@ -149,14 +149,6 @@ def test_p10_error_of_a_tool_is_one_line_as_well(write: Write, run: Run) -> None
     assert (done.exit_code, done.stderr) == (1, 'error: OSError: disk full\n')
 
 
-def test_p10_control_characters_of_a_model_are_not_shown(write: Write, run: Run) -> None:
-    text = TOOLS + "\n    sneaky = script(call('pay', amount='3\\x1b[2J\\r'))\n"
-    folder = write(tools__py=text, a__worker=PAYING.replace('paying', 'sneaky'))
-    done = run('run', folder, 'Pay \x1b[2J', input='n\n')
-    assert '\x1b' not in done.stderr
-    assert '\r' not in done.stderr
-
-
 def test_p10_check_shows_what_each_agent_works_with(write: Write, run: Run) -> None:
     done = run('check', write(tools__py=TOOLS, a__worker=PAYING, b__worker=ECHOING.replace('entry: true\n', '')))
     assert done.exit_code == 0

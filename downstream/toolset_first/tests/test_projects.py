@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -45,57 +44,6 @@ def test_whatever_a_file_raises_is_reported_with_file_and_line(text: str, fault:
         done = CliRunner().invoke(app, command)
         assert done.exit_code == 1
         assert f'{folder}/bad.py:{fault}' in done.stderr
-
-
-def test_exit_of_a_tool_is_an_error_of_the_run(write: Write) -> None:
-    folder = write(a__py=ENTRY.format(said='exit(0)'))
-    done = CliRunner().invoke(app, ['run', str(folder), 'Go'])
-    assert (done.exit_code, done.stderr) == (1, f'error: {folder}/a.py:5: SystemExit: 0\n')
-
-
-EXITING = """
-    import sys
-    from pydantic_ai import FunctionToolset
-    from support import call, calling, script
-    from toolset_first import AgentSpec, ToolsetSpec
-
-    def end() -> str:
-        {tool}
-
-    class Listed(FunctionToolset):
-        async def get_tools(self, ctx):
-            {listing}
-            return await super().get_tools(ctx)
-
-    def build(context):
-        {factory}
-        return Listed([end])
-
-    made = ToolsetSpec(factory=build, approval_config={rules})
-    one = AgentSpec('one', model=script(call('end')), toolset_specs=[made])
-    start = calling('one')
-    """
-
-
-@pytest.mark.parametrize(('where', 'line'), [('tool', 8), ('listing', 12), ('factory', 16)])
-def test_exit_in_a_run_is_one_line_and_nothing_is_left(where: str, line: int, write: Write) -> None:
-    parts = {name: 'sys.exit(3)' if name == where else 'pass' for name in ('tool', 'listing', 'factory')}
-    folder = write(a__py=EXITING.format(rules=None, **parts))
-    path = f'{Path(__file__).parent}{os.pathsep}{os.environ.get("PYTHONPATH", "")}'
-    command = [sys.executable, '-c', 'from toolset_first.cli import main; main()', 'run', str(folder), 'Go']
-    environment = {**os.environ, 'PYTHONPATH': path}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == f'error: {folder}/a.py:{line}: SystemExit: 3'
-    assert 'Traceback' not in done.stderr
-    assert 'Task' not in done.stderr
-
-
-def test_exit_of_a_factory_is_an_error_when_its_rules_are_checked(write: Write) -> None:
-    folder = write(a__py=EXITING.format(rules={'end': 'deny'}, tool='pass', listing='pass', factory='sys.exit(0)'))
-    done = CliRunner().invoke(app, ['check', str(folder)])
-    assert done.exit_code == 1
-    assert done.stderr == f'error: {folder}/a.py, `one`: {folder}/a.py:16: SystemExit: 0\n'
 
 
 def test_file_that_fails_for_each_that_imports_it_is_reported_once(write: Write) -> None:
@@ -256,11 +204,3 @@ def test_toolset_that_is_named_twice_is_refused_by_check(write: Write) -> None:
     assert done.exit_code == 1
     assert "b.worker:5: 'keeper' is there twice. Leave one of the two out." in done.stderr
     assert "c.worker:4: The agent 'c' has two tools `keep`: that of Keeper and that of StatefulKeeper" in done.stderr
-
-
-def test_check_in_a_process_of_its_own_fails_on_a_file_that_exits(write: Write) -> None:
-    folder = write(z__py='import sys\n\nsys.exit(0)')
-    program = [sys.executable, '-c', 'from toolset_first.cli import main; main()', 'check', str(folder)]
-    done = subprocess.run(program, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (1, '')
-    assert done.stderr == f'error: {folder}/z.py:3: SystemExit: 0\n'

@@ -303,18 +303,6 @@ async def test_what_was_shown_is_what_runs() -> None:
     assert shown == RAN
 
 
-async def test_someone_who_is_asked_sees_the_values_of_parameters_that_were_left_out() -> None:
-    seen: list[Question] = []
-
-    def ask(question: Question) -> Answer:
-        seen.append(question)
-        return Answer(False)
-
-    spec = ToolsetSpec(toolset=FunctionToolset[Any]([rm]), approval_config={'rm': 'ask'})
-    await run(spec, call('rm', path=' A'), approvals=Approvals(ask=ask))
-    assert seen == [Question('one', 'rm', {'path': 'a', 'mode': 'force'})]
-
-
 class Command(BaseModel):
     model_config = ConfigDict(extra='allow')
 

@@ -154,12 +154,6 @@ def test_command_finds_what_the_docs_convert(command: Command, folder: Path):
     assert "`Accounts.cache['balance']`" in done.stdout
 
 
-def test_command_takes_a_function_that_returns_the_agent(command: Command):
-    done = command('agents:make_pure')
-
-    assert (done.returncode, done.stdout) == (0, 'No leak found in 5 runs.\n'), done.stderr
-
-
 def test_command_writes_json(command: Command):
     report = json.loads(command('agents:leaky', '--json').stdout)
 

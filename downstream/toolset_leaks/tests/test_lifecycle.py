@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, FunctionToolset, RunContext
+from pydantic_ai import Agent, RunContext
 from pydantic_ai import toolsets as module
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
@@ -39,23 +38,6 @@ class SharingCopy(Copied):
 
 class DeclaredCopy(SharingCopy):
     shared_attributes = frozenset({'kept'})
-
-
-class Forgetful(AbstractToolset[Any]):
-    """Holds a stateful toolset, and hands the same one to all runs."""
-
-    def __init__(self, inner: AbstractToolset[Any]):
-        self.inner = inner
-
-    @property
-    def id(self) -> str | None:
-        return None
-
-    async def get_tools(self, ctx: RunContext[Any]) -> Any:
-        return await self.inner.get_tools(ctx)
-
-    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
-        return await self.inner.call_tool(name, tool_args, ctx, tool)
 
 
 class PerRun(Leaky):
@@ -108,34 +90,6 @@ async def test_what_a_scope_keeps_from_run_to_run_is_no_leak():
             assert len(scope.instance_of(notes).kept) == 2
 
     assert not watch.report.leaks
-
-
-@on_fork
-def test_find_leaks_finds_what_describe_lifecycle_warns_of_in_a_wrapper():
-    class Hidden(Forgetful):
-        """Holds it where it isn't looked for when it's wired."""
-
-        def __init__(self, inner: AbstractToolset[Any]):
-            super().__init__(FunctionToolset[Any]())
-            self.holder = SimpleNamespace(toolset=inner)
-
-        async def get_tools(self, ctx: RunContext[Any]) -> Any:
-            return await self.holder.toolset.get_tools(ctx)
-
-        async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
-            return await self.holder.toolset.call_tool(name, tool_args, ctx, tool)
-
-    assert leaks_of(Hidden(Copied())) == ['Copied.kept']
-
-
-@on_fork
-def test_find_leaks_finds_what_describe_lifecycle_takes_at_its_word():
-    """A toolset that forgets `stateful = True`, which the description can't see."""
-    agent = Agent(TestModel(), toolsets=[Leaky()])
-
-    assert not describe_lifecycle(agent).problems
-    [leak] = find_leaks(agent).leaks
-    assert '`stateful = True` in `Leaky`, and a `copy()` that begins without it' in leak.remedy
 
 
 def test_find_leaks_is_quiet_about_a_for_run_that_returns_a_new_one():

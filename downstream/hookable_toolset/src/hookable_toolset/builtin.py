@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 from codecs import getincrementaldecoder
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
 
-import anyio
 from pydantic_ai import ModelRetry, RunContext
 from pydantic_ai import messages as m
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall
@@ -97,73 +92,6 @@ class WriteFileTool(FolderTool):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(content, 'utf-8')
         return f'Wrote {len(content)} characters to {path}.'
-
-
-class ShellTool(FolderTool):
-    """Runs a command, and ends it and what it has started when its time is over."""
-
-    name = 'shell'
-    description = 'Run a shell command in the folder.'
-    limit = 30.0
-    """How many seconds a command may take."""
-    most = 50_000_000
-    """How many bytes a command may print."""
-    kept = 20_000
-    """How many characters are returned of what a command prints: the last ones."""
-
-    def is_available(self) -> bool:
-        """Only where processes have groups that can be ended together."""
-        return hasattr(os, 'killpg')
-
-    def get_instruction(self, ctx: RunContext[Any]) -> str:
-        """Tell the limit."""
-        return f'A command of `shell` is ended after {self.limit:g} seconds.'
-
-    def get_approval_metadata(self) -> dict[str, Any]:
-        """Say what happens."""
-        return {'warning': 'This runs a command on your machine.', 'folder': str(self.folder)}
-
-    async def call(self, ctx: RunContext[Any], command: str) -> str:
-        """Run.
-
-        Raises:
-            TimeoutError: It took too long, or printed without end.
-        """
-        # A file, since whoever holds a pipe, as a daemon does, keeps it from ending.
-        with TemporaryFile() as output:
-            process = await asyncio.create_subprocess_shell(
-                command,
-                cwd=self.folder,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=asyncio.subprocess.STDOUT,
-                start_new_session=True,
-            )
-            ended = asyncio.ensure_future(process.wait())
-            try:
-                why = await self._why_ended(ended, output)
-            finally:
-                with suppress(ProcessLookupError, PermissionError):  # All of it may have ended, or be another user's.
-                    os.killpg(process.pid, signal.SIGKILL)
-                with anyio.CancelScope(shield=True):  # When its time is over, all else in here is cancelled.
-                    await ended
-            if why:
-                raise TimeoutError(why)
-            output.seek(-min(output.seek(0, os.SEEK_END), 4 * self.kept), os.SEEK_END)
-            text = output.read().decode(errors='replace')
-        return f'{text[-self.kept :]}[exit code {process.returncode}]'
-
-    async def _why_ended(self, ended: asyncio.Future[int], output: IO[bytes]) -> str:
-        """Wait for a command, and say why it has to be ended, if it has to."""
-        deadline = asyncio.get_running_loop().time() + self.limit
-        while not ended.done():
-            left = deadline - asyncio.get_running_loop().time()
-            if left <= 0:
-                return f'The command took longer than {self.limit:g} seconds.'
-            if os.fstat(output.fileno()).st_size > self.most:
-                return f'The command printed more than {self.most:,} bytes.'
-            await asyncio.wait([ended], timeout=min(left, 0.1))
-        return ''
 
 
 def scripted_model(messages: list[m.ModelMessage], info: AgentInfo) -> m.ModelResponse:

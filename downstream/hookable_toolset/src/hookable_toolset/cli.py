@@ -32,7 +32,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.toolsets import ToolsetScope
 from rich.console import Console
 
-from .builtin import ListFilesTool, ReadFileTool, ShellTool, WriteFileTool, scripted_model, scripted_stream
+from .builtin import ListFilesTool, ReadFileTool, WriteFileTool, scripted_model, scripted_stream
 from .context import AgentContext
 from .hooks import GlobalHooks, exit_as_error, placed, resolve
 from .store import Session, SessionStore, StaleSessionError
@@ -97,7 +97,7 @@ def builtin_tools(folder: Path) -> list[BaseTool]:
     """
     if not folder.is_dir():
         raise UserError(f'There is no folder `{folder}`. Make it, or name another one with `--folder`.')
-    return [ListFilesTool(folder), ReadFileTool(folder), WriteFileTool(folder), ShellTool(folder)]
+    return [ListFilesTool(folder), ReadFileTool(folder), WriteFileTool(folder)]
 
 
 def load_tools(source: str) -> list[type[BaseTool] | BaseTool]:
