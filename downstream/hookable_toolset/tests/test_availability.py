@@ -92,20 +92,6 @@ def test_instructions_of_available_tools_reach_the_model_in_order_in_each_step()
     assert [m.instructions for m in result.all_messages() if isinstance(m, ModelRequest)] == [expected] * 3
 
 
-def test_instructions_are_made_anew_for_each_run_of_a_conversation() -> None:
-    model, seen = told('hi')
-    agent = Agent(model, deps_type=str, toolsets=[Toolset(AgentContext(), tools=[First])])
-    first = agent.run_sync('Hi', deps='Ada')
-    agent.run_sync('Hi', deps='Grace', message_history=first.all_messages())
-    assert [instructions for instructions, _ in seen] == ['Use `first` for Ada.', 'Use `first` for Grace.']
-
-
-def test_no_instructions_are_none() -> None:
-    model, seen = told('hi')
-    Agent(model, toolsets=[Toolset(AgentContext(), tools=[Silent])]).run_sync('Hi')
-    assert seen == [(None, ['silent'])]
-
-
 def test_instructions_pass_through_wrappers_and_come_once_per_toolset() -> None:
     model, seen = told('hi')
     toolset: Toolset[str] = Toolset(AgentContext(), tools=[First])
@@ -114,31 +100,6 @@ def test_instructions_pass_through_wrappers_and_come_once_per_toolset() -> None:
         'Hi', deps='Ada'
     )
     assert seen == [('Use `first` for Ada.\n\n`second` goes second, Ada.', ['a_first', 'second'])]
-
-
-def test_instructions_of_a_resumed_run_are_those_of_its_own_requests() -> None:
-    from pydantic_ai import DeferredToolRequests, DeferredToolResults
-
-    from hookable_toolset import AgentContext
-
-    model, seen = told(('first', {}))
-    context = AgentContext(need_user_approve_tools=['first'])
-    agent = Agent(
-        model,
-        deps_type=AgentContext,
-        toolsets=[Toolset[AgentContext](tools=[First])],
-        output_type=[str, DeferredToolRequests],
-    )
-    asked = agent.run_sync('Hi', deps=context)
-    before = [m.instructions for m in asked.all_messages() if isinstance(m, ModelRequest)]
-    done = agent.run_sync(
-        deps=context,
-        message_history=asked.all_messages(),
-        deferred_tool_results=DeferredToolResults(approvals={'first-0-0': True}),
-    )
-    assert done.output == 'first'
-    assert [m.instructions for m in done.all_messages() if isinstance(m, ModelRequest)] == [*before, before[0]]
-    assert len(seen) == 2 and seen[0] == seen[1] and str(context) in seen[0][0]
 
 
 def test_own_toolset_instructs() -> None:

@@ -43,22 +43,6 @@ def test_toolset_of_classes_and_instances_lists_their_schemas() -> None:
     assert greet.parameters_json_schema['properties'] == {'who': {'description': 'A name.', 'type': 'string'}}
 
 
-def test_context_of_the_run_is_used_when_none_is_bound() -> None:
-    """One agent, built once, asks for approval in the one conversation that wants it."""
-    from pydantic_ai import DeferredToolRequests
-
-    agent = Agent(
-        script(('greet', {'who': 'Ada'})),
-        deps_type=AgentContext,
-        toolsets=[Toolset(tools=[Greet])],
-        output_type=[str, DeferredToolRequests],
-    )
-    assert agent.run_sync('Hi', deps=AgentContext()).output == 'Hello Ada'
-    asked = agent.run_sync('Hi', deps=AgentContext(need_user_approve_tools=['greet'])).output
-    assert isinstance(asked, DeferredToolRequests)
-    assert agent.run_sync('Hi', deps=AgentContext()).output == 'Hello Ada'
-
-
 def test_bound_context_counts_rather_than_that_of_the_run() -> None:
     from pydantic_ai import DeferredToolRequests
 
@@ -71,11 +55,6 @@ def test_bound_context_counts_rather_than_that_of_the_run() -> None:
     )
     assert isinstance(agent.run_sync('Hi', deps=AgentContext()).output, DeferredToolRequests)
     assert isinstance(agent.run_sync('Hi').output, DeferredToolRequests)  # type: ignore
-
-
-def test_toolset_id_is_the_id() -> None:
-    assert Toolset(toolset_id='files').id == 'files'
-    assert Toolset().id is None
 
 
 @pytest.mark.parametrize(

@@ -100,16 +100,6 @@ def test_hooks_run_in_order_and_change_arguments_and_results(is_async: bool) -> 
     ]
 
 
-def test_hooks_of_a_tool_are_for_that_tool_only() -> None:
-    log: Log = []
-
-    class Other(Double):
-        name = 'other'
-
-    toolset = Toolset(tools=[Double(log), Other(log)], pre_hooks={'double': lambda ctx, args: {'number': 5}})
-    assert run(toolset, ('other', {'number': 1}), ('double', {'number': 1})) == '2 | 10'
-
-
 def test_hooks_get_the_context_of_the_call() -> None:
     seen: Log = []
 
@@ -230,14 +220,6 @@ def test_error_that_is_left_is_raised_the_same_object_with_its_traceback() -> No
     assert caught.value is error
     assert 'raise self.error' in ''.join(traceback.format_tb(error.__traceback__))
     assert error.__cause__ is None
-
-
-def test_error_that_a_post_hook_put_in_its_place_is_raised() -> None:
-    toolset = Toolset(
-        tools=[Fail(KeyError('x'))], post_hooks={'fail': lambda ctx, result: PermissionError('not for you')}
-    )
-    with pytest.raises(PermissionError, match='not for you'):
-        run(toolset, ('fail', {}))
 
 
 def test_error_of_a_post_hook_is_shown_to_the_next_and_raised() -> None:

@@ -300,21 +300,6 @@ async def test_turn_that_failed_or_was_cancelled_leaves_the_way_to_the_next(stor
 
 
 @pytest.mark.anyio
-async def test_turn_of_a_session_that_someone_else_has_written_is_refused_before_anything_runs(
-    store: SessionStore, tmp_path: Path
-) -> None:
-    gate = Gate()
-    slow = Agent(script(('gate', {})), deps_type=AgentContext, toolsets=[Toolset[AgentContext](tools=[gate])])
-    session = await Session.open(store, 'ada')
-    gate.open.set()
-    async with SessionStore(tmp_path / 'sessions.db') as other:
-        await (await Session.open(other, 'ada')).save()
-    with pytest.raises(StaleSessionError):
-        await session.run(slow, 'Go', never)
-    assert gate.calls == 0
-
-
-@pytest.mark.anyio
 async def test_writes_of_one_session_at_once_follow_one_another(store: SessionStore) -> None:
     session = await Session.open(store, 'ada')
     await asyncio.gather(*(session.save() for _ in range(5)))

@@ -154,22 +154,12 @@ def test_command_finds_what_the_docs_convert(command: Command, folder: Path):
     assert "`Accounts.cache['balance']`" in done.stdout
 
 
-def test_command_writes_json(command: Command):
-    report = json.loads(command('agents:leaky', '--json').stdout)
-
-    assert [leak['name'] for leak in report['leaks']] == ['agents.storage']
-
-
 def test_command_leaves_out_what_it_must_not_call(command: Command):
     done = command('agents:dangerous', '--skip', 'delete_*')
 
     assert (done.returncode, done.stdout) == (0, 'No leak found in 5 runs.\n\nNot called: delete_everything.\n'), (
         done.stderr
     )
-
-
-def test_command_declares_what_is_shared(command: Command):
-    assert command('agents:leaky', '--shared', 'agents.storage').returncode == 0
 
 
 def test_command_hands_deps_on(command: Command):

@@ -10,7 +10,6 @@ import random
 import re
 import sqlite3
 import threading
-import uuid
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -29,8 +28,6 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from toolset_leaks import Watch, find_leaks
 
-json_module: Any = None
-
 
 class Tools(FunctionToolset[Any]):
     """Has one tool, `use`, that a subclass writes."""
@@ -43,11 +40,6 @@ class Tools(FunctionToolset[Any]):
 
     def use(self, text: str) -> Any:
         raise NotImplementedError
-
-
-class Pure(Tools):
-    def use(self, text: str) -> str:
-        return text.upper()
 
 
 class Pool(Tools):
@@ -154,17 +146,6 @@ class ListedTools(Tools):
 
     def use(self, text: str) -> None:
         self.known = self.known or list(self.tools)
-
-
-class LazilyImported(Tools):
-    def use(self, text: str) -> str:
-        global json_module
-        if json_module is None:
-            import json
-
-            json_module = json
-            self.loads = json.loads
-        return json_module.dumps(text)
 
 
 class LoadedOnce(Tools):
@@ -322,21 +303,6 @@ class Logged(Tools):
         self.random.random()
 
 
-class Rebuilt(Tools):
-    """Makes the same anew each time."""
-
-    def prepare(self) -> None:
-        self.options = {'size': 1, 'names': ['a']}
-        self.inner: AbstractToolset[Any] = FunctionToolset([_length_of])
-
-    def use(self, text: str) -> None:
-        self.prepare()
-
-
-def _length_of(text: str) -> int:
-    return len(text)
-
-
 class Queue(Tools):
     """What goes through it is taken out again."""
 
@@ -348,16 +314,8 @@ class Queue(Tools):
         return self.jobs.get()
 
 
-class Resulting(Tools):
-    """Hands out what it makes, and keeps nothing."""
-
-    def use(self, text: str) -> dict[str, Any]:
-        return {'id': str(uuid.uuid4()), 'words': [text]}
-
-
 HARMLESS: list[Callable[[], AbstractToolset[Any]]] = [
     *(
-        Pure,
         Pool,
         LazyClient,
         ClientPerHost,
@@ -366,7 +324,6 @@ HARMLESS: list[Callable[[], AbstractToolset[Any]]] = [
         Schemas,
         CachedTools,
         ListedTools,
-        LazilyImported,
         LoadedOnce,
         Computed,
         Retried,
@@ -379,9 +336,7 @@ HARMLESS: list[Callable[[], AbstractToolset[Any]]] = [
         Background,
         Weak,
         Logged,
-        Rebuilt,
         Queue,
-        Resulting,
     ),
 ]
 

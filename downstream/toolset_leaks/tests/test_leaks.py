@@ -20,7 +20,6 @@ from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 from toolset_leaks import ArgumentsError, ToolsetLeakError, assert_no_leak, find_leaks
 from toolset_leaks.snapshot import Place, Snapshot
 
-STORE: dict[str, str] = {}
 TOTAL = 0
 HISTORY: contextvars.ContextVar[list[str]] = contextvars.ContextVar('HISTORY', default=[])  # noqa: B039
 
@@ -55,16 +54,6 @@ class Counter(FunctionToolset[Any]):
         return self.calls
 
 
-class OnClass(FunctionToolset[Any]):
-    seen: list[str] = []  # noqa: RUF012
-
-    def __init__(self) -> None:
-        super().__init__([self.add])
-
-    def add(self, text: str) -> None:
-        self.seen.append(text)
-
-
 class Renamed(FunctionToolset[Any]):
     """Sets an attribute of its class."""
 
@@ -86,18 +75,6 @@ class Taking(FunctionToolset[Any]):
 
     def draw(self) -> str:
         return self.cards.pop() if self.cards else 'none'
-
-
-class Remembered(FunctionToolset[Any]):
-    """Keeps the first, and never changes again."""
-
-    def __init__(self) -> None:
-        super().__init__([self.greet])
-        self.person: str | None = None
-
-    def greet(self, person: str) -> str:
-        self.person = self.person or person
-        return self.person
 
 
 class Basket:
@@ -155,17 +132,6 @@ def closure() -> AbstractToolset[Any]:
     return FunctionToolset([add_todo])
 
 
-def rebound_cell() -> AbstractToolset[Any]:
-    last = ''
-
-    def remember(text: str) -> str:
-        nonlocal last
-        last, before = text, last
-        return before
-
-    return FunctionToolset([remember])
-
-
 def default() -> AbstractToolset[Any]:
     def collect(item: str, seen: list[str] = []) -> list[str]:  # noqa: B006
         seen.append(item)
@@ -183,13 +149,6 @@ def function_attribute() -> AbstractToolset[Any]:
         return ping.count  # type: ignore[attr-defined]
 
     return FunctionToolset([ping])
-
-
-def global_container() -> AbstractToolset[Any]:
-    def keep(text: str) -> None:
-        STORE[text] = text
-
-    return FunctionToolset([keep])
 
 
 def _count_up() -> int:
@@ -239,20 +198,16 @@ PLANTED: list[tuple[Callable[[], Any], str, str]] = [
     (Attribute, '`Attribute.todos[0]`', 'factory'),
     (Slot, '`Slot.kept`', 'factory'),
     (Counter, '`Counter.calls`', 'factory'),
-    (OnClass, 'class attribute `OnClass.seen[0]`', 'set it in `OnClass.__init__()`'),
     (Renamed, 'class attribute `Renamed.latest`', 'set it in `Renamed.__init__()`'),
     (Taking, '`Taking.cards[5]`', 'factory'),
-    (Remembered, '`Remembered.person`', 'factory'),
     (Contained, '`Contained.basket.items[0]`', 'factory'),
     (InModel, '`InModel.settings.words`', 'factory'),
     (lambda: Audit(FunctionToolset([print_nothing])), '`Audit.log[0]`', 'factory'),
     (lambda: Attribute().prefixed('a').filtered(lambda ctx, tool: True), '`Attribute.todos[0]`', 'factory'),
     (Ids, '`Ids.ids`', 'factory'),
     (closure, 'closure cell `storage[0]` of `add_todo`', 'make the function `add_todo` and what it keeps anew'),
-    (rebound_cell, 'closure cell `last` of `remember`', 'make the function `remember` and what it keeps anew'),
     (default, 'default `seen[0]` of `collect`', '`None` as the default'),
     (function_attribute, 'attribute `ping.count` of a function', 'in an attribute of a toolset'),
-    (global_container, "global `STORE['", 'in an attribute of a toolset'),
     (rebound_global, 'global `TOTAL` of `', 'in an attribute of a toolset'),
     (context_variable, 'context variable `HISTORY[', 'in an attribute of a toolset'),
     (bound_method, '`Store.rows[0]`', 'make the `Store` anew'),
@@ -266,8 +221,6 @@ def print_nothing(text: str) -> None:
 
 @pytest.mark.parametrize(('make', 'where', 'remedy'), PLANTED, ids=[where for _, where, _ in PLANTED])
 def test_find_leaks_finds_and_names_a_planted_leak(make: Callable[[], Any], where: str, remedy: str):
-    STORE.clear()
-    OnClass.seen.clear()
     made = make()
     agent = Agent(TestModel())
     if isinstance(made, AbstractToolset):
@@ -295,22 +248,6 @@ def test_find_leaks_finds_what_a_module_keeps_for_a_toolset(tmp_path: Any, monke
 
     assert leak.where == 'global `orders[0]` of `shop_state`'
     assert leak.name == 'shop_state.orders'
-
-
-def test_find_leaks_names_the_module_of_a_decorator_that_keeps_something(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-):
-    (tmp_path / 'counting.py').write_text(
-        'import functools\n\ncounts = {}\n\ndef counted(function):\n'
-        '    @functools.wraps(function)\n    def call(text: str) -> None:\n'
-        '        counts[text] = counts.get(text, 0) + 1\n    return call\n'
-    )
-    cast('Any', monkeypatch).syspath_prepend(tmp_path)
-    import counting  # pyright: ignore[reportMissingImports]
-
-    [leak] = find_leaks(Agent(TestModel(), tools=[cast('Any', counting).counted(print_nothing)])).leaks
-
-    assert leak.name == 'counting.counts'
 
 
 def test_assert_no_leak_fails_with_what_was_found():
@@ -387,14 +324,6 @@ class Approvals(FunctionToolset[Any]):
         self.remember.add(name)
 
 
-class ApprovalsByKey(Approvals):
-    def prepare(self) -> Any:
-        return {}
-
-    def keep(self, name: str) -> None:
-        self.remember[f'tool:{name}'] = 'always'
-
-
 class ApprovedAll(Approvals):
     def prepare(self) -> Any:
         self.approved: bool | None = None
@@ -407,7 +336,6 @@ class ApprovedAll(Approvals):
     ('make', 'name'),
     [
         (Approvals, 'Approvals.remember'),
-        (ApprovalsByKey, 'ApprovalsByKey.remember'),
         (ApprovedAll, 'ApprovedAll.approved'),
     ],
 )

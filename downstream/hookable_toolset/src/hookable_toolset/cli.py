@@ -8,12 +8,10 @@ import inspect
 import os
 import sqlite3
 import sys
-import sysconfig
 from argparse import ArgumentParser
 from collections.abc import AsyncIterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from traceback import extract_tb
 from typing import Any
 
 from prompt_toolkit import PromptSession
@@ -69,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asyncio.run(chat_in(options.db, options.session, Chat(tools, options.model)))
     except sqlite3.Error as error:
         return _fail(f'`{options.db}`: {error}')
-    except (UserError, ImportError, OSError, ValueError) as error:
+    except (UserError, ModuleNotFoundError, OSError) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         return 130
@@ -104,38 +102,17 @@ def load_tools(source: str) -> list[type[BaseTool] | BaseTool]:
     """Return what a module has in `TOOLS`, or else the classes of tools that it defines.
 
     Raises:
-        UserError: It has no tools, they are faulty, or it raises something. The text is one line for each fault.
-        ImportError: There is no such module.
+        UserError: It has no tools, or they don't fit.
     """
     sys.path.insert(0, '')
-    try:
-        module = importlib.import_module(source)
-        items = [item for item in vars(module).values() if isinstance(item, type) and item.__module__ == source]
-        found = [item for item in items if issubclass(item, BaseTool) and not inspect.isabstract(item)]
-        tools = list(getattr(module, 'TOOLS', found))
-        Toolset(tools=tools)  # which refuses what doesn't fit
-    except ModuleNotFoundError as error:
-        if source == error.name or source.startswith(f'{error.name}.'):
-            raise
-        raise UserError(_fault(source, error)) from error
-    except (UserError, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        raise UserError(_fault(source, error)) from error
+    module = importlib.import_module(source)
+    items = [item for item in vars(module).values() if isinstance(item, type) and item.__module__ == source]
+    found = [item for item in items if issubclass(item, BaseTool) and not inspect.isabstract(item)]
+    tools = list(getattr(module, 'TOOLS', found))
     if not tools:
         raise UserError(f'`{source}` has no tools. Define subclasses of `BaseTool` there, or a list `TOOLS`.')
+    Toolset(tools=tools)  # which refuses what doesn't fit
     return tools
-
-
-def _fault(source: str, error: BaseException) -> str:
-    """Say in a line what a module raised, and where in the files that are the user's."""
-    text = ' '.join(f'{type(error).__name__}: {error}'.split())
-    if isinstance(error, SyntaxError):  # Its text says where.
-        return f'`{source}` is not imported. {text}'
-    others = [str(Path(__file__).parent), *sysconfig.get_paths().values(), '<']
-    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith(tuple(others))]
-    places = [f' ({frame.filename}, line {frame.lineno})' for frame in frames]
-    return f'`{source}` is not imported. {text}{"".join(places[-1:])}'
 
 
 class Chat:
