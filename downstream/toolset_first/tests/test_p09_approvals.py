@@ -228,6 +228,22 @@ async def test_p09_child_that_is_run_by_hand_without_a_handler_approves_nothing(
     assert PAID == []
 
 
+async def test_p09_answer_for_a_child_that_is_run_by_hand_counts_for_no_other() -> None:
+    someone = yes(remember=True)
+    children = [Agent(script(PAY), output_type=[str, DeferredToolRequests]) for _ in range(2)]
+    for child in children:
+        child.tool_plain(requires_approval=True)(pay)
+
+    async def delegate(ctx: RunContext[CallRuntime]) -> None:
+        for child in children:
+            await child.run('Pay', deps=ctx.deps, deferred_tool_handler=cast(Any, ctx.deferred_tool_handler))
+
+    toolset = ToolsetSpec(toolset=FunctionToolset[CallRuntime]([delegate]), shared=True)
+    boss = AgentSpec('boss', model=script(call('delegate')), toolset_specs=[toolset])
+    await Runtime(approvals=Approvals(ask=someone)).run_entry(calling(boss), 'Go')
+    assert len(someone.questions) == 2
+
+
 @pytest.mark.parametrize('someone', [yes(), no()])
 async def test_p09_child_that_is_run_by_hand_is_asked_about_if_it_is_given_the_handler(someone: Asked) -> None:
     child = Agent(script(PAY), output_type=[str, DeferredToolRequests])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -370,6 +371,22 @@ def pay_boxed(amount: Boxed) -> str:
     return 'paid'
 
 
+class Tagged(list[int]):
+    def __init__(self, amount: int) -> None:
+        super().__init__([0])
+        self.amount = amount
+
+
+def pay_tagged(amount: Annotated[Any, PlainValidator(Tagged, json_schema_input_type=int)]) -> str:
+    RAN.append(amount.amount)
+    return 'paid'
+
+
+def pay_queue(amount: deque[Secret[int]]) -> str:
+    RAN.append(amount[0].get_secret_value())
+    return 'paid'
+
+
 def pay_many(amount: list[Boxed], more: int = 1) -> str:
     RAN.append(amount[0].amount.value)
     return 'paid'
@@ -377,6 +394,10 @@ def pay_many(amount: list[Boxed], more: int = 1) -> str:
 
 def one(amount: Any) -> dict[str, Any]:
     return {'amount': amount}
+
+
+def queued(amount: Any) -> dict[str, Any]:
+    return {'amount': [amount]}
 
 
 def many(amount: Any) -> dict[str, Any]:
@@ -389,6 +410,8 @@ def many(amount: Any) -> dict[str, Any]:
         (pay_secret, one),
         (pay_masked, one),
         (pay_boxed, one),
+        (pay_tagged, one),
+        (pay_queue, queued),
         (pay_many, many),
     ],
 )
@@ -405,7 +428,7 @@ async def test_answer_counts_for_what_runs_whatever_its_type_shows(function: Any
     assert RAN == [1, 1]
     more = {'more': 1} if function is pay_many else {}
     # What can't be shown isn't remembered, either
-    amounts = (1, 99999) if function is pay_secret else (1, 1, 99999)
+    amounts = (1, 99999) if function in (pay_secret, pay_queue) else (1, 1, 99999)
     assert seen == [{**sent(amount), **more} for amount in amounts]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, is_dataclass
@@ -41,12 +42,14 @@ def plain(value: Any) -> Any:
         names = [*getattr(type(value), '__pydantic_fields__', ()), *getattr(value, '__dataclass_fields__', ())]
         held = {name: getattr(value, name) for name in names if hasattr(value, name)} | getattr(value, '__dict__', {})
         return plain(held | _hidden(value, 'extra') | _hidden(value, 'private'))
+    if getattr(value, '__dict__', None):  # what a class derived from a text or a list holds besides
+        raise _NotShownError
     if isinstance(value, Mapping):
         found = cast('Mapping[Any, Any]', value)
         if not all(isinstance(key, str) for key in found):
             raise _NotShownError
         return {key: plain(one) for key, one in found.items()}
-    if isinstance(value, list | tuple | AbstractSet):
+    if isinstance(value, list | tuple | deque | AbstractSet):
         return [plain(one) for one in cast('Iterable[Any]', value)]
     if isinstance(value, Iterator):
         raise _NotShownError
@@ -147,38 +150,51 @@ class Approvals:
             # An agent that a tool runs by itself has other `deps`, and its toolsets have no guard.
             frame = getattr(ctx.deps, 'frame', None)
             name = frame.name if frame else 'an agent'
+            sent = call.args_as_dict()
             judged = requests.metadata.get(call.tool_call_id, {}).get(JUDGED)
-            if not isinstance(judged, Judged):
-                judged = Judged('ask', call.args_as_dict())
-            answer = await self.decide(name, call.tool_name, judged, call.args_as_dict())
+            if isinstance(judged, Judged):
+                answer = await self.decide(name, call.tool_name, judged, sent)
+            else:
+                judged = Judged('ask', sent)
+                answer = await self.decide(name, call.tool_name, judged, sent, remembers=False)
             results.approvals[call.tool_call_id] = answer.approved or ToolDenied(answer.message)
             results.metadata[call.tool_call_id] = {JUDGED: judged}
         return results
 
-    async def decide(self, agent: str, tool: str, judged: Judged, sent: Mapping[str, Any]) -> Answer:
+    async def decide(
+        self, agent: str, tool: str, judged: Judged, sent: Mapping[str, Any], *, remembers: bool = True
+    ) -> Answer:
         """Return what is said of a call: by its rule, by whoever answers for everybody, or by someone who is asked.
+
+        Args:
+            agent: Who calls.
+            tool: What is called.
+            judged: What was judged, and runs.
+            sent: What the model wrote.
+            remembers: Whether an answer may count for later calls; not if others may have the agent's name, or what runs isn't known.
 
         Raises:
             ApprovalDenied: It is denied, and denials end the run.
         """
-        answer = await self._answer(agent, tool, judged, sent)
+        answer = await self._answer(agent, tool, judged, sent, remembers)
         if not answer.approved and self.on_denial == 'stop':
             raise ApprovalDenied(f'`{tool}` of {agent!r} was denied: {answer.message}')
         return answer
 
-    async def _answer(self, agent: str, tool: str, judged: Judged, sent: Mapping[str, Any]) -> Answer:
+    async def _answer(self, agent: str, tool: str, judged: Judged, sent: Mapping[str, Any], remembers: bool) -> Answer:
         if judged.verdict != 'ask':
             return Answer(judged.verdict == 'allow', 'The rules of this project do not allow this call.')
         if self.mode != 'prompt' or self.ask is None:
             return Answer(self.mode == 'approve-all', 'All calls that need approval are rejected.')
         # A copy, which whoever is asked can't change what runs with
         arguments, says_all = shown(judged.arguments, sent)
+        remembers &= says_all
         key = agent, tool, json.dumps(arguments, sort_keys=True)
         async with self._asking:
-            if says_all and key in self._remembered:
+            if remembers and key in self._remembered:
                 return self._remembered[key]
             answer = self.ask(Question(agent, tool, arguments))
             answer = _read(await answer if isawaitable(answer) else answer)
-            if says_all and answer.remember:
+            if remembers and answer.remember:
                 self._remembered[key] = answer
             return answer

@@ -177,6 +177,8 @@ def shell(
         async def run(command: str) -> str:
             """Run a command, such as `git log -3`. There is no shell: no pipes, redirections, or variables."""
             passed = {name: os.environ[name] for name in (*_PASSED_ON, *environment) if name in os.environ}
+            # Not what the agent may have written into its folder
+            passed['PATH'] = os.pathsep.join(filter(os.path.isabs, passed.get('PATH', os.defpath).split(os.pathsep)))
             try:
                 status, output = await _run(_words(command), context.folder / folder, passed, timeout, max_chars)
             except InputError as error:
