@@ -10,10 +10,10 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
-from pydantic import BaseModel, Field, SecretStr, computed_field, model_validator
+from pydantic import BaseModel, Field, SecretStr
 from pydantic_ai import (
     Agent,
     BinaryContent,
@@ -309,25 +309,6 @@ async def test_own_field_that_would_not_come_back_is_refused_when_it_is_stored(
             await (await Session.open(store, 'ada', context)).save()
         assert str(caught.value).startswith(message)
         assert (await store.load('ada'))[0] == 0
-
-
-def test_own_fields_may_depend_on_each_other_and_on_the_rest() -> None:
-    class Counted(ShopState):
-        turns: int = 0
-
-        @computed_field
-        @property
-        def half(self) -> float:
-            return self.turns / 2
-
-        @model_validator(mode='after')
-        def check(self) -> Self:
-            if self.turns != len(self.user_allowed_tools):
-                raise ValueError('They differ.')
-            return self
-
-    state = Counted(turns=1, user_allowed_tools=['shell'])
-    assert Counted.from_json(state.to_json()) == state
 
 
 @pytest.mark.anyio

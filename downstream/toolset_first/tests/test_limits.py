@@ -140,19 +140,6 @@ async def test_usage_and_messages_can_be_read_after_a_failure() -> None:
     assert [one.message.kind for one in runtime.message_log] == ['request', 'response']
 
 
-async def test_usage_of_an_agent_that_main_runs_by_hand_counts() -> None:
-    from pydantic_ai import Agent
-
-    by_hand = Agent(script('done'))
-
-    async def main(ctx: RunContext[CallRuntime], input: str) -> None:
-        await by_hand.run(input, usage=ctx.usage)
-
-    runtime = Runtime()
-    await runtime.run_entry(entry(main), 'Go')
-    assert runtime.usage.requests == 1
-
-
 TOOLS = """
     from support import call, script
 

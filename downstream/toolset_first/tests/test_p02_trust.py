@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
 from functools import wraps
 from typing import Any
 
 import pytest
-from pydantic_ai import FunctionToolset, RunContext, Tool
+from pydantic_ai import FunctionToolset, Tool
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.toolsets import WrapperToolset
 from support import Keeper, Log, StatefulKeeper, call, calling, script, scripts
 from toolset_first import (
     AgentSpec,
-    CallRuntime,
     IsolationError,
     Runtime,
     ToolsetBuildContext,
@@ -164,24 +162,6 @@ async def test_p02_nested_runs_follow_for_sub_agent() -> None:
     assert log.events == ['enter', 'exit None']
 
 
-async def test_p02_shared_pool_serves_all_runs() -> None:
-    class Pool(FunctionToolset[Any]):
-        def __init__(self) -> None:
-            super().__init__([self.count])
-            self.conn = sqlite3.connect(':memory:', check_same_thread=False)
-            self.conn.execute('CREATE TABLE calls (id INTEGER)')
-
-        async def count(self) -> int:
-            self.conn.execute('INSERT INTO calls VALUES (1)')
-            return self.conn.execute('SELECT count(*) FROM calls').fetchone()[0]
-
-    pool = Pool()
-    agent = AgentSpec('one', model=script(call('count')), toolset_specs=[ToolsetSpec(toolset=pool, shared=True)])
-    runtime = Runtime([agent])
-    assert [await runtime.run_entry(calling('one'), 'Go') for _ in range(2)] == ['1', '2']
-    pool.conn.close()
-
-
 @pytest.mark.parametrize(
     ('arguments', 'message'),
     [
@@ -201,12 +181,3 @@ def test_p02_toolset_in_place_of_a_spec_is_refused() -> None:
     wrong: Any = [Keeper()]
     with pytest.raises(TypeError, match=r'Write `ToolsetSpec\(toolset=…\)`'):
         AgentSpec('one', toolset_specs=wrong)
-
-
-async def test_p02_tools_find_the_call_in_their_context() -> None:
-    async def where(ctx: RunContext[CallRuntime]) -> str:
-        return f'{ctx.deps.frame.name} at {ctx.deps.frame.depth}'
-
-    spec = ToolsetSpec(toolset=FunctionToolset[CallRuntime]([where]))
-    agent = AgentSpec('one', model=script(call('where')), toolset_specs=[spec])
-    assert await Runtime([agent]).run_entry(calling('one'), 'Go') == 'one at 1'

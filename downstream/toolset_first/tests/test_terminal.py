@@ -236,12 +236,6 @@ def test_text_is_streamed_while_it_is_written_and_told_once(write: Write) -> Non
     assert shown.count('one two\\x1b three\n') == 1
 
 
-def test_model_that_can_not_stream_is_shown_as_ever(folder: Path) -> None:
-    done = run(folder, '--stream', '--approve-all')
-    assert done.exit_code == 0
-    assert done.stdout.endswith('done\n')
-
-
 def interrupted(folder: Path, *arguments: str, at: str) -> tuple[int, str, str]:
     """Interrupt a run when it has written something to stderr, and return its exit status, its output and its errors after that."""
     process = subprocess.Popen(
@@ -284,27 +278,6 @@ def test_interrupt_while_a_model_answers_is_one_line(write: Write) -> None:
     folder = write(tools__py=slow, a__worker=WORKER)
     status, out, rest = interrupted(folder, 'Go', at='asked\n')
     assert (status, out, rest) == (130, 'exited with CancelledError\n', 'interrupted\n')
-
-
-def test_interrupt_while_sub_agents_ask_is_one_line(write: Write) -> None:
-    tools = dedent(TOOLS) + dedent(
-        """
-        async def delegate(messages, info):
-            if isinstance(messages[-1].parts[-1], ToolReturnPart):
-                return ModelResponse([TextPart('done')])
-            return ModelResponse([ToolCallPart('a', {'input': 'x'}), ToolCallPart('a', {'input': 'y'})])
-
-        delegating = FunctionModel(delegate)
-        """
-    )
-    folder = write(
-        tools__py=tools,
-        a__worker=WORKER.replace('entry: true\n', ''),
-        b__worker='---\nname: boss\nmodel: tools.py:delegating\nentry: true\ntoolsets: [a, shell_tools]\n---\n',
-    )
-    status, out, rest = interrupted(folder, 'Go', at=QUESTION)
-    assert (status, rest) == (130, '\ninterrupted\n')
-    assert set(out.splitlines()) == {'exited with CancelledError'}
 
 
 def test_empty_input_is_an_error(folder: Path) -> None:

@@ -504,20 +504,3 @@ async def test_texts_are_told_of_piece_by_piece() -> None:
         said = await runtime.run_entry(calling('one'), 'Go')
         assert [one.text for one in told if one.kind == 'delta' and one.text] == pieces
         assert [one.text for one in told if one.kind == 'text'] == [said]
-
-
-async def test_streamed_run_calls_tools_and_asks() -> None:
-    from pydantic_ai.models.function import DeltaToolCall
-
-    async def stream(messages: Any, info: Any) -> AsyncIterator[Any]:
-        if len(messages) == 1:
-            yield {0: DeltaToolCall(name='double', json_args='{"number": 4}')}
-        else:
-            yield f'It is {messages[-1].parts[0].content}.'
-
-    ask = Yes()
-    spec = ToolsetSpec(functions=[double], approval_config={'double': 'ask'})
-    agent = AgentSpec('one', model=FunctionModel(stream_function=stream), toolset_specs=[spec])
-    runtime = Runtime([agent], stream=True, approvals=Approvals(ask=ask), on_event=lambda event: None)
-    assert await runtime.run_entry(calling('one'), 'Go') == 'It is 8.'
-    assert ask.asked == ['double']

@@ -314,31 +314,7 @@ class Queue(Tools):
         return self.jobs.get()
 
 
-HARMLESS: list[Callable[[], AbstractToolset[Any]]] = [
-    *(
-        Pool,
-        LazyClient,
-        ClientPerHost,
-        Reconnecting,
-        Locks,
-        Schemas,
-        CachedTools,
-        ListedTools,
-        LoadedOnce,
-        Computed,
-        Retried,
-    ),
-    *(
-        ResetWhenEntered,
-        RenewedWhenEntered,
-        ResetWhenExited,
-        Entered,
-        Background,
-        Weak,
-        Logged,
-        Queue,
-    ),
-]
+HARMLESS: list[type[Tools]] = Tools.__subclasses__()
 
 
 @pytest.mark.parametrize('make', HARMLESS)

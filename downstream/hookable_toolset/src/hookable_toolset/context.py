@@ -87,15 +87,11 @@ class ResumableState(BaseModel):
         own = type(self).model_fields.keys() - ResumableState.model_fields.keys() | {'toolset_states'}
         try:
             data = self._written()
-            part = self._written(own)
         except PydanticSerializationError as error:
             names = [name for name in type(self).model_fields if not self._can_be_written(name)]
             raise _lost(type(self), names, f'{error}.') from error
         try:
-            try:
-                restored = self.model_validate_json(part)
-            except ValidationError:  # What makes the fields valid may look at the others.
-                restored = self.model_validate_json(data)
+            restored = self.model_validate_json(data)
         except ValidationError as error:
             raise _lost(type(self), list(own), f'What is written can not be read. {_first_of(error)}') from error
         if lost := [name for name in own if not _is_same(getattr(self, name), getattr(restored, name))]:
