@@ -1,4 +1,4 @@
-"""A FastAPI app in miniature: nine planted leaks are found, and seven harmless things aren't."""
+"""A FastAPI app in miniature: each planted leak is found, and each harmless thing isn't."""
 
 from __future__ import annotations
 
@@ -62,6 +62,21 @@ def put(text: str) -> str:
 
 def wish(text: str) -> str:
     wishes().append(text)
+    return 'done'
+
+
+class Store:
+    def __init__(self) -> None:
+        self.orders: list[str] = []
+
+
+@functools.lru_cache
+def store() -> Store:
+    return Store()
+
+
+def order(text: str) -> str:
+    store().orders.append(text)
     return 'done'
 
 
@@ -134,6 +149,7 @@ LEAKS: dict[str, Callable[[], dict[str, Any]]] = {
     'Shop.client': lambda: {'toolsets': [Shop()]},
     'basket': lambda: {'toolsets': [FunctionToolset[Any]([put])]},
     'wishes': lambda: {'toolsets': [FunctionToolset[Any]([wish])]},
+    'store.orders': lambda: {'toolsets': [FunctionToolset[Any]([order])]},
     'Approved.approved': lambda: {'toolsets': [Approved()]},
     'DRAFTS': lambda: {'toolsets': [FunctionToolset[Any]([draft])]},
     'keep.last': lambda: {'toolsets': [FunctionToolset[Any]([closing()])]},
@@ -224,7 +240,7 @@ async def use(agent: Agent[Any, str]) -> Watch:
 
 @pytest.mark.parametrize('name', LEAKS)
 async def test_planted_leak_is_found(name: str, make_agent: MakeAgent):
-    for cached in (basket, wishes):
+    for cached in (basket, wishes, store):
         cached.cache_clear()
     watch = await use(make_agent(**LEAKS[name](), deps_type=User))
     assert [leak.name.rpartition(f'{__name__}.')[2] for leak in watch.report.leaks] == [name]

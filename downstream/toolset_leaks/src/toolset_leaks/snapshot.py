@@ -501,10 +501,11 @@ def _globals(function: types.FunctionType, names: frozenset[str]) -> Iterator[tu
 def _read_cache(function: Any) -> list[Group]:
     """Return a function that keeps its results, and these: which ones depends on its arguments, but who has one can change it."""
     held: list[Any] = [one for one in gc.get_referents(function) if one is not function.__dict__]
+    # A cache with a limit refers to a key, a result and the class of its links for each call; one without has a dict.
+    links = [place for place, one in enumerate(held) if isinstance(one, type) and one.__name__ == '_lru_list_elem']
     cache: Any = next((one for one in reversed(held) if issubclass(type(one), dict)), dict[Any, Any]())
-    held = [*(one for one in held if one is not cache), *cache.values()]
-    kinds = (list, dict, set, bytearray, collections.deque)
-    results = [one for one in held if issubclass(type(one), kinds)]
+    found = [held[place - 1] for place in links[:-1]] or [*cache.values()]
+    results = [one for one in found if _walked[type(one)]]
     return [('inner', ('func',), (function.__wrapped__,)), ('kept', range(len(results)), tuple(results))]
 
 
