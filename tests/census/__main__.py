@@ -1,4 +1,4 @@
-"""Look for leaks in published packages: `build/tool/bin/python downstream/toolset_leaks/census`.
+"""Look for leaks in published packages: `build/tool/bin/python -m tests.census`.
 
 For each package that `subjects.py` names it makes an environment with the newest release, drives the agents in the sandbox, and writes
 what it found to `results.json`. Then it writes the table of `docs/downstream/toolset-census.md`, with what `verdicts.toml` says
@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib
 import json
 import subprocess
 import sys
-import tomllib
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from subjects import SUBJECTS, Subject
+import tomllib
+
+from series.environments import find_python, make_environment, uv
+from series.errors import SeriesError
+from tests.census.subjects import SUBJECTS, Subject
 
 HERE = Path(__file__).resolve().parent
-PROJECT = HERE.parent
-ROOT = PROJECT.parents[1]
-sys.path.append(str(ROOT))
-# By name, since the types of this project are checked without the rest of the repository.
-environments: Any = importlib.import_module('series.environments')
-errors: Any = importlib.import_module('series.errors')
+ROOT = HERE.parents[1]
+PROJECT = ROOT / 'downstream' / 'toolset_leaks'
 PAGE = ROOT / 'docs' / 'downstream' / 'toolset-census.md'
 RESULTS = HERE / 'results.json'
 VERDICTS = HERE / 'verdicts.toml'
@@ -50,14 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     failed: list[str] = []
     if not given.table:
-        if not (python := environments.find_python(PYTHON)):
+        if not (python := find_python(PYTHON)):
             parser.error(f'the environments need Python {PYTHON}, and this machine has none')
         for package, subjects in groupby(SUBJECTS, key=lambda subject: subject.package):
             if not given.packages or package in given.packages:
                 print(package, flush=True)
                 try:
                     results |= drive(package, list(subjects), given.folder, python)
-                except (CensusError, errors.SeriesError) as error:
+                except (CensusError, SeriesError) as error:
                     failed.append(f'error: {package}: {error}')
                 RESULTS.write_text(as_lines(results))
     text = table(results, tomllib.loads(VERDICTS.read_text()))
@@ -79,8 +77,8 @@ def as_lines(results: dict[str, Any]) -> str:
 def drive(package: str, subjects: list[Subject], folder: Path, python: Path) -> dict[str, Any]:
     """Drive the agents of one package in an environment with its newest release."""
     needs = {need for subject in subjects for need in subject.needs}
-    python = environments.make_environment(folder / package, python, [PROJECT, package, *sorted(needs)])
-    listed = environments.uv('pip', 'list', '--python', str(python), '--format', 'json').stdout
+    python = make_environment(folder / package, python, [PROJECT, package, *sorted(needs)])
+    listed = uv('pip', 'list', '--python', str(python), '--format', 'json').stdout
     versions = {item['name']: item['version'] for item in json.loads(listed)}
     results: dict[str, Any] = {}
     for subject in subjects:

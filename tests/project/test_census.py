@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomllib
 
-PROJECT = Path(__file__).parents[1]
-CENSUS = PROJECT / 'census'
-PAGE = (PROJECT.parents[1] / 'docs' / 'downstream' / 'toolset-census.md').read_text('utf-8')
+ROOT = Path(__file__).parents[2]
+CENSUS = ROOT / 'tests' / 'census'
+PAGE = (ROOT / 'docs' / 'downstream' / 'toolset-census.md').read_text('utf-8')
 RESULTS: dict[str, Any] = json.loads((CENSUS / 'results.json').read_text('utf-8'))
 VERDICTS: dict[str, Any] = tomllib.loads((CENSUS / 'verdicts.toml').read_text('utf-8'))
 
