@@ -245,9 +245,6 @@ class Hidden(BaseModel):
     note: str = Field('', exclude=True)
 
 
-NAN = math.nan
-
-
 def own(annotation: Any, value: Any, default: Any = None, **options: Any) -> tuple[type[ResumableState], AgentContext]:
     """Return a state with an own field, and a context that has a value for it."""
     State: Any = type(
@@ -266,8 +263,6 @@ def own(annotation: Any, value: Any, default: Any = None, **options: Any) -> tup
         (str, 'ada', {'validation_alias': 'Own'}),
         (str, 'ada', {'serialization_alias': 'Own'}),
         (float, math.inf, {}),
-        (Any, [NAN], {}),
-        (dict[str, float], {'a': NAN}, {}),
         (bytes, b'\xff', {}),
         (set[str], {'a'}, {}),
         (tuple[int, ...], (1, 2), {}),
@@ -295,6 +290,7 @@ async def test_own_field_comes_back_as_it_was(
         (list[Hidden], [Hidden(note='x')], {}, '`own` of `State` can not be stored. It comes back as something else'),
         (Any, (1, 2), {}, '`own` of `State` can not be stored. It comes back as something else'),
         (Any, {1: 2}, {}, '`own` of `State` can not be stored. It comes back as something else'),
+        (float, math.nan, {}, '`own` of `State` can not be stored. It comes back as something else'),
         (Any, object(), {}, '`own` of `State` can not be stored. Unable to serialize unknown type'),
         (str, '\ud800', {}, '`own` of `State` can not be stored. Error serializing to JSON'),
         (int, 'x', {}, 'The context is no `State`. `own`: Input should be a valid integer'),
@@ -309,25 +305,6 @@ async def test_own_field_that_would_not_come_back_is_refused_when_it_is_stored(
             await (await Session.open(store, 'ada', context)).save()
         assert str(caught.value).startswith(message)
         assert (await store.load('ada'))[0] == 0
-
-
-@pytest.mark.anyio
-async def test_numbers_that_json_has_not_come_back_from_tools(tmp_path: Path) -> None:
-    class Measure(Todo):
-        def call(self, ctx: RunContext[AgentContext], item: str) -> Any:
-            self.items.append(item)
-            return {'measured': [math.inf, -math.inf]}
-
-        def export_state(self) -> Any:
-            return {'items': self.items, 'last': math.inf}
-
-    agent = Agent(script(('todo', {'item': 'x'})), deps_type=AgentContext, toolsets=[Toolset(tools=[Measure])])
-    async with SessionStore(tmp_path / 'sessions.db') as store:
-        session = await Session.open(store, 'ada')
-        await session.run(agent, 'Go', lambda call, metadata: None)
-        again = (await Session.open(store, 'ada')).context
-    assert again.message_history == session.context.message_history
-    assert again.toolset_states == {'': {'todo': {'items': ['x'], 'last': math.inf}}}
 
 
 @pytest.mark.anyio

@@ -42,91 +42,99 @@ class Tools(FunctionToolset[Any]):
         raise NotImplementedError
 
 
-class Pool(Tools):
-    """A pool of one's own, of connections that are taken and given back."""
+class Basic: ...
+
+
+class Resources(Tools):
+    """Clients, connections, locks and the like: what runs are meant to share."""
 
     def prepare(self) -> None:
         self.free: list[sqlite3.Connection] = []
-
-    def use(self, text: str) -> None:
-        connection = self.free.pop() if self.free else sqlite3.connect(':memory:')
-        connection.execute('SELECT 1')
-        self.free.append(connection)
-
-
-class LazyClient(Tools):
-    def prepare(self) -> None:
+        self.connection = sqlite3.connect(':memory:', check_same_thread=False)
         self._client: httpx.AsyncClient | None = None
-
-    def use(self, text: str) -> None:
-        self._client = self._client or httpx.AsyncClient()
-
-
-class ClientPerHost(Tools):
-    def prepare(self) -> None:
         self.clients: dict[str, httpx.AsyncClient] = {}
-
-    def use(self, text: str) -> None:
-        self.clients[text] = httpx.AsyncClient()
-
-
-class Reconnecting(Tools):
-    """Its connection is another one in each run."""
-
-    def prepare(self) -> None:
-        self.connection = sqlite3.connect(':memory:', check_same_thread=False)
-
-    def use(self, text: str) -> None:
-        self.connection.close()
-        self.connection = sqlite3.connect(':memory:', check_same_thread=False)
-
-
-class Locks(Tools):
-    def prepare(self) -> None:
         self.lock = threading.Lock()
         self.limit = asyncio.Semaphore(3)
         self.anyio_lock = anyio.Lock()
         self.by_path: dict[str, asyncio.Lock] = {}
+        self.logger = logging.getLogger('tools')
+        self.random = random.Random(1)
+        self.mock = Mock()
+        self.by_run: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.futures: list[Any] = []
+        self.executor = ThreadPoolExecutor(1)
+        self.jobs: queue.Queue[str] = queue.Queue()
 
-    async def use(self, text: str) -> None:
+    async def use(self, text: str) -> str:
+        self.free.append(self.free.pop() if self.free else sqlite3.connect(':memory:'))
+        self.connection.close()
+        self.connection = sqlite3.connect(':memory:', check_same_thread=False)  # another one in each run
+        self._client = self._client or httpx.AsyncClient()
+        self.clients[text] = httpx.AsyncClient()
         async with self.by_path.setdefault(text, asyncio.Lock()), self.limit:
             self.lock.acquire(blocking=False)
+        self.logger.debug('used with %s', text)
+        self.mock(text)
+        self.random.random()
+        self.by_run[Basic()] = text
+        self.tasks.add(asyncio.create_task(asyncio.sleep(0)))
+        self.futures.append(self.executor.submit(print, end=''))
+        self.jobs.put(text)
+        return self.jobs.get()
 
 
-class Schemas(Tools):
+class Descriptions(Tools):
+    """Schemas and tools that are made when they're first needed."""
+
     def prepare(self) -> None:
         self.adapters: dict[str, TypeAdapter[Any]] = {}
         self.patterns: dict[str, re.Pattern[str]] = {}
-        self.tools: dict[str, Any] = self.tools
         self.cached: dict[str, ToolsetTool[Any]] | None = None
+        self.own: dict[str, OwnTool] = {}
+        self.by_name: dict[str, Tool[Any]] = {}
+        self.made: list[Tool[Any]] = []
+        self.groups: dict[str, list[Tool[Any]]] = {}
+        self.add_function(_length, name='length')
+        self.known: list[str] = []
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         self.cached = await super().get_tools(ctx)
+        self.own = {name: own_tool(tool) for name, tool in self.cached.items()}
         return self.cached
 
     def use(self, text: str) -> None:
         self.adapters[text] = TypeAdapter(int)
         self.patterns[text] = re.compile(text)
-
-
-class CachedTools(Tools):
-    """Makes a tool when it's first needed, and keeps it."""
-
-    def prepare(self) -> None:
-        self.by_name: dict[str, Tool[Any]] = {}
-        self.made: list[Tool[Any]] = []
-        self.groups: dict[str, list[Tool[Any]]] = {}
-        self.own: dict[str, OwnTool] = {}
-
-    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        tools = await super().get_tools(ctx)
-        self.own = {name: own_tool(tool) for name, tool in tools.items()}
-        return tools
-
-    def use(self, text: str) -> None:
         self.by_name[text] = Tool(_length, name=text, description=f'Measures {text}')
         self.made.append(self.by_name[text])
         self.groups[text] = [self.by_name[text]]
+        self.known = self.known or list(self.tools)
+
+
+class Loaded(Tools):
+    """Reads what is the same for all runs when it's first needed, and counts retries, which begin anew with each success."""
+
+    def prepare(self) -> None:
+        self._rates: dict[str, float] | None = None
+        self._names: list[str] = []
+        self._loaded = False
+        self.retries = 0
+
+    @functools.cached_property
+    def table(self) -> dict[str, int]:
+        return {name: len(name) for name in ('a', 'bb')}
+
+    def use(self, text: str) -> int:
+        if not self._loaded:
+            self._rates = {'EUR': 1.0, 'USD': 1.1}
+            self._names.extend(self._rates)
+            self._loaded = True
+        if self.retries < 1:
+            self.retries += 1
+            raise ModelRetry('Once more')
+        self.retries = 0
+        return self.table['a'] + _length(text)
 
 
 class OwnTool(ToolsetTool[Any]):
@@ -137,60 +145,9 @@ def own_tool(tool: ToolsetTool[Any]) -> OwnTool:
     return OwnTool(toolset=tool.toolset, tool_def=tool.tool_def, max_retries=1, args_validator=tool.args_validator)
 
 
-class ListedTools(Tools):
-    """Lists the names of its tools when one is first called."""
-
-    def prepare(self) -> None:
-        self.add_function(_length, name='length')
-        self.known: list[str] = []
-
-    def use(self, text: str) -> None:
-        self.known = self.known or list(self.tools)
-
-
-class LoadedOnce(Tools):
-    """Reads what is the same for all runs when it's first needed."""
-
-    def prepare(self) -> None:
-        self._rates: dict[str, float] | None = None
-        self._names: list[str] = []
-        self._loaded = False
-
-    def use(self, text: str) -> float:
-        if not self._loaded:
-            self._rates = {'EUR': 1.0, 'USD': 1.1}
-            self._names.extend(self._rates)
-            self._loaded = True
-        assert self._rates
-        return self._rates['EUR']
-
-
-class Computed(Tools):
-    @functools.cached_property
-    def table(self) -> dict[str, int]:
-        return {name: len(name) for name in ('a', 'bb')}
-
-    def use(self, text: str) -> int:
-        return self.table['a'] + _length(text)
-
-
 @functools.lru_cache
 def _length(text: str) -> int:
     return len(text)
-
-
-class Retried(Tools):
-    """Counts retries, and begins anew with each success."""
-
-    def prepare(self) -> None:
-        self.retries = 0
-
-    def use(self, text: str) -> str:
-        if self.retries < 1:
-            self.retries += 1
-            raise ModelRetry('Once more')
-        self.retries = 0
-        return text
 
 
 class ResetWhenEntered(Tools):
@@ -257,30 +214,6 @@ class Entered(Tools):
     def use(self, text: str) -> None: ...
 
 
-class Background(Tools):
-    def prepare(self) -> None:
-        self.tasks: set[asyncio.Task[None]] = set()
-        self.futures: list[Any] = []
-        self.executor = ThreadPoolExecutor(1)
-
-    async def use(self, text: str) -> None:
-        self.tasks.add(asyncio.create_task(asyncio.sleep(0)))
-        self.futures.append(self.executor.submit(print, end=''))
-
-
-class Weak(Tools):
-    """What it keeps goes with the objects that it's about."""
-
-    def prepare(self) -> None:
-        self.by_run: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-
-    def use(self, text: str) -> None:
-        self.by_run[Basic()] = text
-
-
-class Basic: ...
-
-
 @dataclass
 class Deps:
     notes: list[str]
@@ -289,29 +222,6 @@ class Deps:
 @dataclass
 class Loading:
     rates: dict[str, float] | None = None
-
-
-class Logged(Tools):
-    def prepare(self) -> None:
-        self.logger = logging.getLogger('tools')
-        self.random = random.Random(1)
-        self.mock = Mock()
-
-    def use(self, text: str) -> None:
-        self.logger.debug('used with %s', text)
-        self.mock(text)
-        self.random.random()
-
-
-class Queue(Tools):
-    """What goes through it is taken out again."""
-
-    def prepare(self) -> None:
-        self.jobs: queue.Queue[str] = queue.Queue()
-
-    def use(self, text: str) -> str:
-        self.jobs.put(text)
-        return self.jobs.get()
 
 
 HARMLESS: list[type[Tools]] = Tools.__subclasses__()

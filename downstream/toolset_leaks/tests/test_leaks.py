@@ -534,24 +534,6 @@ def test_find_leaks_uses_ids_that_other_tools_returned():
     assert 'update.found' in names
 
 
-def test_find_leaks_finds_what_is_kept_by_the_identity_of_deps():
-    kept: dict[int, list[str]] = {}
-
-    def lookup(ctx: RunContext[Any]) -> int:
-        kept.setdefault(id(ctx.deps), []).append('x')
-        return len(kept)
-
-    deps: list[object] = []
-
-    def make_deps() -> object:
-        deps.append(object())
-        return deps[-1]
-
-    assert [leak.name for leak in find_leaks(Agent(TestModel(), tools=[lookup]), make_deps=make_deps).leaks] == [
-        'lookup.kept'
-    ]
-
-
 @pytest.mark.anyio
 async def test_find_leaks_works_inside_of_an_event_loop():
     assert len(find_leaks(Agent(TestModel(), toolsets=[Attribute()])).leaks) == 1

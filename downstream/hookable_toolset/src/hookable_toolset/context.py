@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, Self, TypeVar, cast, overload
 
@@ -94,7 +92,7 @@ class ResumableState(BaseModel):
             restored = self.model_validate_json(data)
         except ValidationError as error:
             raise _lost(type(self), list(own), f'What is written can not be read. {_first_of(error)}') from error
-        if lost := [name for name in own if not _is_same(getattr(self, name), getattr(restored, name))]:
+        if lost := [name for name in own if getattr(self, name) != getattr(restored, name)]:
             raise _lost(
                 type(self), lost, 'It comes back as something else, as a secret or an instance of a subclass does.'
             )
@@ -141,23 +139,6 @@ def _lost(state_type: type[ResumableState], names: list[str], why: str) -> UserE
         f'{" and ".join(f"`{name}`" for name in sorted(names))} of `{state_type.__name__}` can not be stored. {why} '
         'Keep what JSON and the type of the field can express.'
     )
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether two values are equal and of the same types, in all that is in them."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, BaseModel):
-        parts = [(it.__dict__, it.__pydantic_extra__, it.__pydantic_private__) for it in (one, other)]
-        return _is_same(*parts)
-    if isinstance(one, dict):
-        return _is_same([*one.items()], [*other.items()])
-    if isinstance(one, list | tuple):
-        pairs = zip(cast('list[Any]', one), other, strict=False)
-        return len(cast('list[Any]', one)) == len(other) and all(_is_same(*pair) for pair in pairs)
-    if isinstance(one, float | Decimal) and math.isnan(one):
-        return math.isnan(other)
-    return one == other
 
 
 def _exports(tool: BaseTool) -> bool:
