@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
 from typing import Annotated, Any, NoReturn
 
 import pytest
@@ -93,11 +92,6 @@ async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelRespons
     leave()
 
 
-async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-    yield 'x'
-    leave()
-
-
 def tool(function: Any, **options: Any) -> dict[str, Any]:
     return {'toolset_specs': [ToolsetSpec(functions=[Tool(function, name='keep', **options)])]}
 
@@ -119,7 +113,6 @@ EXITS: dict[str, dict[str, Any]] = {
     'exit': toolset(Exiting()),
     'list': toolset(Listing()),
     'model': {'model': FunctionModel(respond)},
-    'stream': {'model': FunctionModel(stream_function=stream)},
     'output': {'model': FunctionModel(finish), 'schema_out': Valid},
     'prompt': {'schema_in': Arguments},
     'instructions': toolset(Instructing()),
@@ -139,7 +132,7 @@ async def test_exit_of_what_a_call_runs_ends_that_call_only(options: dict[str, A
             await ctx.deps.call_agent(spec, input)
         return await ctx.deps.call_agent('two', input)
 
-    runtime = Runtime([AgentSpec('two', model=script('done'))], stream=True, on_event=lambda event: None)
+    runtime = Runtime([AgentSpec('two', model=script('done'))], on_event=lambda event: None)
     assert await runtime.run_entry(entry(main), 'Go') == 'done'
     assert [one.partition(' ')[0] for one in log.events] in ([], ['enter', 'exit'])
 

@@ -107,7 +107,7 @@ def test_readme_rules_are_rules() -> None:
 @pytest.mark.parametrize(
     'option',
     [
-        *('--chat', '--input-json', '--approve-all', '--reject-all', '--max-depth', '--model', '--debug', '--stream'),
+        *('--chat', '--input-json', '--approve-all', '--reject-all', '--max-depth', '--model', '--debug'),
         *('--limit', '--call-limit', '--file', '--allow-hidden'),
     ],
 )

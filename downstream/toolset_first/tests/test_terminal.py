@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -214,26 +213,6 @@ def test_result_is_escaped_on_a_terminal_and_left_alone_in_a_file(folder: Path) 
     said = 'a\u202eb\x1b[2Jc\nd'
     assert 'a\\u202eb\\x1b[2Jc\nd\n' in on_a_terminal(folder, '--approve-all', SAID=said)
     assert f'{said}\n' in run(folder, '--approve-all', SAID=said).stdout
-
-
-STREAMING = dedent(TOOLS) + dedent(
-    """
-    async def stream(messages, info):
-        for piece in ('one ', 'two\\x1b ', 'three'):
-            yield piece
-
-    streaming = FunctionModel(respond, stream_function=stream)
-    """
-)
-
-
-def test_text_is_streamed_while_it_is_written_and_told_once(write: Write) -> None:
-    folder = write(tools__py=STREAMING, a__worker=WORKER.replace(':model', ':streaming'))
-    done = run(folder, '--stream')
-    assert done.stderr == '  ▶ a: Go\n  ✎ a: one two\\x1b three\n'
-    assert done.stdout.endswith('one two\x1b three\n')
-    shown = on_a_terminal(folder, '--stream')
-    assert shown.count('one two\\x1b three\n') == 1
 
 
 def interrupted(folder: Path, *arguments: str, at: str) -> tuple[int, str, str]:

@@ -1,4 +1,4 @@
-"""Toolsets that are ready to use, plain functions as tools, a default model, and streamed texts."""
+"""Toolsets that are ready to use, plain functions as tools, and a default model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from conftest import Write
-from pydantic_ai import FunctionToolset, ModelResponse, RunContext, TextPart, Tool
-from pydantic_ai.models.function import FunctionModel
+from pydantic_ai import FunctionToolset, RunContext, Tool
 from support import call, calling, echo, script
 from toolset_first import (
     AgentSpec,
@@ -474,7 +472,7 @@ def test_wrong_functions_have_file_and_line(tools: str, fault: str, write: Write
     assert error.value.faults[0].startswith(f'{folder}/a.worker:4: {fault}')
 
 
-# The default model, and streams
+# The default model
 
 
 def test_model_of_the_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -485,22 +483,3 @@ def test_model_of_the_environment_is_the_default(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv('TOOLSET_FIRST_MODEL')
     with pytest.raises(ToolsetFirstError, match='as with `TOOLSET_FIRST_MODEL`'):
         Runtime([AgentSpec('one')])
-
-
-async def test_texts_are_told_of_piece_by_piece() -> None:
-    async def stream(messages: Any, info: Any) -> AsyncIterator[str]:
-        for piece in ('one ', 'two'):
-            yield piece
-
-    async def respond(messages: Any, info: Any) -> ModelResponse:
-        return ModelResponse([TextPart('at once')])
-
-    for model, pieces in (
-        (FunctionModel(stream_function=stream), ['one ', 'two']),
-        (FunctionModel(respond), []),
-    ):
-        told: list[CallEvent] = []
-        runtime = Runtime([AgentSpec('one', model=model)], stream=True, on_event=told.append)
-        said = await runtime.run_entry(calling('one'), 'Go')
-        assert [one.text for one in told if one.kind == 'delta' and one.text] == pieces
-        assert [one.text for one in told if one.kind == 'text'] == [said]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -18,16 +18,12 @@ from pydantic_ai import AbstractToolset, Agent, DeferredToolRequests, FunctionTo
 from pydantic_ai.capabilities import NativeTool
 from pydantic_ai.messages import (
     ModelMessage,
-    PartDeltaEvent,
-    PartStartEvent,
     RetryPromptPart,
     TextPart,
-    TextPartDelta,
     ToolCallPart,
     ToolReturnPart,
 )
 from pydantic_ai.models import Model
-from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import LifecycleDescription, describe_lifecycle
 from pydantic_ai.usage import RunUsage, UsageLimits
@@ -45,7 +41,7 @@ from toolset_first.wiring import wired
 MODEL_VARIABLE = 'TOOLSET_FIRST_MODEL'
 """The environment variable that names the model of agents that name none."""
 
-EventKind: TypeAlias = Literal['input', 'start', 'tool', 'result', 'delta', 'text', 'end']
+EventKind: TypeAlias = Literal['input', 'start', 'tool', 'result', 'text', 'end']
 
 
 class DepthError(ToolsetFirstError, RuntimeError):
@@ -74,7 +70,7 @@ class UnknownAgentError(ToolsetFirstError):
 class CallEvent:
     """Something that happened in a call, for whoever shows it.
 
-    The `input` is what an entry is called with, and a `delta` a piece of the `text` that comes after it.
+    The `input` is what an entry is called with.
     """
 
     agent: str
@@ -114,7 +110,6 @@ class Agents:
         approvals: Who answers calls that need approval. Without any, such a call ends the run.
         usage_limits: The limits of all agents together, each time that an entry is called; there are none by default.
         call_limits: The limits of each call of an agent that has none of its own. By default, it may make 50 requests.
-        stream: Whether texts are told of piece by piece, if the model can stream.
         allow_hidden: Whether files that begin with a dot, or are in a folder that does, may be attached.
         on_event: What is told about each step.
     """
@@ -129,7 +124,6 @@ class Agents:
         approvals: Approvals | None = None,
         usage_limits: UsageLimits | None = None,
         call_limits: UsageLimits | None = None,
-        stream: bool = False,
         allow_hidden: bool = False,
         on_event: Callable[[CallEvent], None] | None = None,
     ) -> None:
@@ -139,7 +133,6 @@ class Agents:
         self.approvals = approvals
         self.usage_limits = usage_limits
         self.call_limits = call_limits
-        self.stream = stream
         self.allow_hidden = allow_hidden
         self.on_event = on_event
         self.agents: dict[str, AgentSpec] = {}
@@ -322,9 +315,6 @@ class CallRuntime:
                     elif Agent.is_model_request_node(node):
                         self._log(node.request)
                         self.turn.check_before_request()
-                        if self.runtime.stream and self.runtime.on_event and _streams(run.ctx.deps.model):
-                            async with node.stream(run.ctx) as stream:
-                                await self._tell_pieces(stream)
                 self.turn.check_tokens()
                 assert run.result is not None
                 output = run.result.output
@@ -336,13 +326,6 @@ class CallRuntime:
                         'Give the runtime `approvals`.'
                     )
         return output, run.result.all_messages()
-
-    async def _tell_pieces(self, events: AsyncIterable[object]) -> None:
-        async for event in events:
-            if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
-                self.tell('delta', event.part.content)
-            elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
-                self.tell('delta', event.delta.content_delta)
 
     def _log(self, message: ModelMessage) -> None:
         self.turn.log.append(LoggedMessage(self.frame.name, self.frame.depth, message))
@@ -363,15 +346,6 @@ class CallRuntime:
         """Tell whoever shows it what happened in this call."""
         if self.runtime.on_event:
             self.runtime.on_event(CallEvent(self.frame.name, self.frame.depth, kind, text, tool))
-
-
-def _streams(model: Model) -> bool:
-    """Whether a model can stream, as far as that can be seen."""
-    while (inner := getattr(model, 'wrapped', None)) is not None:
-        model = inner
-    if isinstance(model, FunctionModel):
-        return model.stream_function is not None
-    return type(model).request_stream is not Model.request_stream
 
 
 class AgentToolset(FunctionToolset[CallRuntime]):

@@ -63,7 +63,6 @@ def run(
     ] = None,
     approve_all: Annotated[bool, typer.Option('--approve-all', help='Approve all calls that need approval.')] = False,
     reject_all: Annotated[bool, typer.Option('--reject-all', help='Reject all calls that need approval.')] = False,
-    stream: Annotated[bool, typer.Option('--stream', help='Show texts while the models write them.')] = False,
     limit: Limits = None,
     call_limit: CallLimits = None,
     max_depth: MaxDepth = 5,
@@ -89,7 +88,6 @@ def run(
             approvals=Approvals(mode, ask=ask),
             usage_limits=_limits('--limit', limit),
             call_limits=_limits('--call-limit', call_limit),
-            stream=stream,
             allow_hidden=allow_hidden,
             on_event=display,
         )
@@ -211,48 +209,23 @@ def _print_escaped(text: str, style: str) -> None:
 class Display:
     """Shows what happens in calls, on one line each, further to the right the deeper the call is; and the result."""
 
-    def __init__(self) -> None:
-        self.streamed = ''
-        self.where: tuple[str, int] | None = None
-
     def __call__(self, event: CallEvent) -> None:
         """Show an event."""
-        if event.kind == 'delta':
-            if self.where != (event.agent, event.depth):
-                self._end_line()
-                self.where = event.agent, event.depth
-                messages.print(Text('  ' * event.depth + f'✎ {event.agent}: ', 'dim'), end='', soft_wrap=True)
-            self.streamed += event.text
-            messages.print(Text(visible(event.text, keep='\n')), end='', soft_wrap=True)
-            return
-        if event.kind == 'text':
-            self._end_line()
         if before := {'start': f'▶ {event.agent}: ', 'tool': f'→ {event.tool} ', 'result': f'← {event.tool} '}.get(
             event.kind
         ):
-            self._end_line()
-            self.streamed = ''
             style = {'start': 'bold', 'tool': 'cyan', 'result': 'dim'}[event.kind]
             text = ' '.join(folded(event.text, 200).split('\n'))
             shown_text = visible(before + text, strict=event.kind == 'tool')
             messages.print(Text('  ' * event.depth + shown_text, style), soft_wrap=True)
 
     def result(self, result: Any) -> None:
-        """Print a result, unless it is what has just been shown on the same terminal."""
+        """Print a result."""
         text = result.model_dump_json(indent=2) if isinstance(result, BaseModel) else str(result)
-        shown_already = self.streamed == text and sys.stdout.isatty() and sys.stderr.isatty()
-        self.streamed = ''
-        if shown_already:
-            return
         if sys.stdout.isatty():
             text = visible(text, keep='\n\t')
         encoding = sys.stdout.encoding or 'utf-8'
         print(text.encode(encoding, 'backslashreplace').decode(encoding), flush=True)
-
-    def _end_line(self) -> None:
-        if self.where is not None:
-            self.where = None
-            messages.print()
 
 
 show = Display()
