@@ -195,32 +195,6 @@ def test_tools_of_a_module_take_the_place_of_the_built_in_ones(
     assert 'error: There is no folder' in chat(code=1, more=('--folder', 'nonsense'))
 
 
-def test_tools_that_export_no_state_live_as_long_as_the_chat_has_its_session_open(
-    chat: Chat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / 'live.py').write_text(
-        'from hookable_toolset import BaseTool\n'
-        'class Send(BaseTool):\n'
-        "    name, stateful = 'send', True\n"
-        '    def __init__(self): self.sent = []\n'
-        '    def call(self, ctx, text: str) -> str:\n'
-        '        self.sent.append(text)\n'
-        "        return ','.join(self.sent)\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, 'live', raising=False)
-    more = ('--tools', 'live')
-    shown = chat('send a', '/approve send', 'send b', 'y', 'send c', 'n', 'send d', 'y', more=more)
-    assert 'send: a\n' in shown and 'send: a,b\n' in shown and 'send: a,b,d\n' in shown
-    assert 'send: e\n' in chat('send e', 'y', more=more)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('io.StringIO', written_before(tmp_path, 'send g'))
-        shown = chat('send f', 'y', 'send g', 'y', 'send h', 'y', more=more)
-    # The session is opened again, and so are its tools.
-    assert 'send: f\n' in shown and 'send: h\n' in shown
-    sys.modules.pop('live', None)
-
-
 @pytest.mark.parametrize(
     ('code', 'message'),
     [

@@ -99,52 +99,30 @@ def rm(path: Stripped, mode: str = 'force') -> str:
     return 'removed'
 
 
-def rm_enum(path: str, mode: Mode = Mode.FORCE) -> str:
-    """Remove."""
-    RAN.append((path, mode))
-    return 'removed'
+def removing(**kinds: Any) -> Callable[..., str]:
+    """Return a tool whose parameters are of these types."""
+
+    def rm(path: Any, mode: Any = 'force') -> str:
+        """Remove."""
+        RAN.append((path, mode))
+        return 'removed'
+
+    def rm_target(target: Any) -> str:
+        """Remove."""
+        RAN.append(target)
+        return 'removed'
+
+    made = rm_target if 'target' in kinds else rm
+    made.__annotations__ |= kinds
+    return made
 
 
-def rm_literal(path: str, mode: Literal['safe', 'force'] | None = 'force') -> str:
-    """Remove."""
-    RAN.append((path, mode))
-    return 'removed'
-
-
-def rm_file(path: Path, mode: str = 'force') -> str:
-    """Remove."""
-    RAN.append((path, mode))
-    return 'removed'
-
-
-def rm_model(target: Target) -> str:
-    """Remove."""
-    RAN.append(target)
-    return 'removed'
-
-
-def rm_data(target: DataTarget) -> str:
-    """Remove."""
-    RAN.append(target)
-    return 'removed'
-
-
-def rm_aliased_model(target: AliasedTarget) -> str:
-    """Remove."""
-    RAN.append(target)
-    return 'removed'
-
-
-def rm_chosen_model(target: ChosenTarget) -> str:
-    """Remove."""
-    RAN.append(target)
-    return 'removed'
-
-
-def rm_aliased_data(target: AliasedDataTarget) -> str:
-    """Remove."""
-    RAN.append(target)
-    return 'removed'
+rm_enum = removing(path=str, mode=Mode)
+rm_literal = removing(path=str, mode=Literal['safe', 'force'] | None)
+rm_file = removing(path=Path, mode=str)
+rm_model, rm_data = removing(target=Target), removing(target=DataTarget)
+rm_aliased_model, rm_chosen_model = removing(target=AliasedTarget), removing(target=ChosenTarget)
+rm_aliased_data = removing(target=AliasedDataTarget)
 
 
 def rm_aliased(path: str, own: Annotated[str, Field(alias='mode')] = 'safe') -> str:

@@ -10,7 +10,6 @@ import sqlite3
 import sys
 from argparse import ArgumentParser
 from collections.abc import AsyncIterable, Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from pydantic_ai.messages import (
     ToolCallPart,
 )
 from pydantic_ai.models.function import FunctionModel
-from pydantic_ai.toolsets import ToolsetScope
 from rich.console import Console
 
 from .builtin import ListFilesTool, ReadFileTool, WriteFileTool, scripted_model, scripted_stream
@@ -78,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def chat_in(db: Path, name: str, chat: Chat) -> None:
     """Chat in a session of a file until the input ends."""
-    async with SessionStore(db) as store, chat.kept:
+    async with SessionStore(db) as store:
         await chat.run(store, name)
 
 
@@ -131,9 +129,6 @@ class Chat:
         )
         words = [*(tool.name for tool in self.toolset.tools), '/tools', '/approve', '/resume', '/help', '/quit']
         completer = WordCompleter(words, sentence=True)
-        # What no state can be exported of lives through the turns of the session, as long as it is open here.
-        self.kept = AsyncExitStack()
-        self.scopes: list[ToolsetScope] = []
         self.terminal = PromptSession[str](completer=completer) if sys.stdin.isatty() else None
         self._within_line = False  # Whether what the model says has not yet come to the end of a line.
 
@@ -156,9 +151,6 @@ class Chat:
                 self._say(f'error: {type(error).__name__}: {error}')
 
     async def _open(self, store: SessionStore, name: str) -> None:
-        await self.kept.aclose()
-        if any(tool.stateful and type(tool).export_state is BaseTool.export_state for tool in self.toolset.tools):
-            self.scopes = [await self.kept.enter_async_context(ToolsetScope(self.toolset))]
         # A tool that has something to say to the one who approves is to be asked about.
         silent = BaseTool.get_approval_metadata
         asking = [tool.name for tool in self.toolset.tools if type(tool).get_approval_metadata is not silent]
@@ -189,8 +181,7 @@ class Chat:
             self._say(HELP)
 
     async def _turn(self, prompt: str | None) -> None:
-        options = {'toolsets': self.scopes, 'event_stream_handler': self._show_events}
-        await self.session.run(self.agent, prompt, self._ask, **options)
+        await self.session.run(self.agent, prompt, self._ask, event_stream_handler=self._show_events)
         self._end_line()
         self._say_what_waits()
 
