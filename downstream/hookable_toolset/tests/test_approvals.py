@@ -70,13 +70,6 @@ def test_approval_is_asked_with_metadata_before_any_hook_runs() -> None:
     assert log == [('pre', 'look', {}), ('post', 'look')]
 
 
-def test_tool_without_metadata_is_asked_for_without() -> None:
-    result = build([]).run_sync('Go', deps=AgentContext(need_user_approve_tools=['look']))
-    assert isinstance(result.output, DeferredToolRequests)
-    assert [call.tool_name for call in result.output.approvals] == ['look']
-    assert not any(result.output.metadata.values())
-
-
 @pytest.mark.parametrize('way', ['inside the run', 'second run'])
 @pytest.mark.parametrize(
     ('answer', 'output', 'ran'),

@@ -227,11 +227,6 @@ def test_session_that_was_damaged_is_a_line(chat: Chat, tmp_path: Path) -> None:
     assert re.fullmatch(r'error: `.*s\.db`: file is not a database\n', chat('list_files', code=1))
 
 
-def test_model_that_is_not_known_is_a_line(chat: Chat) -> None:
-    for model in 'nonsense', 'nonsense:x':
-        assert re.fullmatch(r'error: Unknown .*\n', chat('list_files', code=1, more=('--model', model)))
-
-
 HOSTILE = 'a\x1b[2Jb\x9bc\u202ed\u2066e\x7ff\u2028g:skull:[red]h'
 ESCAPED = r'a\u001b[2Jb\u009bc\u202ed\u2066e\u007ff\u2028g:skull:[red]h'
 

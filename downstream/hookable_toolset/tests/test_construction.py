@@ -122,10 +122,6 @@ def test_all_that_does_not_fit_is_said_at_once() -> None:
         assert part in line
 
 
-def test_hooks_whose_parameters_cannot_be_known_are_accepted() -> None:
-    Toolset(tools=[Greet], post_hooks={'greet': max})  # type: ignore
-
-
 def test_max_retries_of_the_tool_beat_those_of_the_toolset() -> None:
     from pydantic_ai import ModelRetry
 
@@ -150,16 +146,3 @@ def test_max_retries_of_the_tool_beat_those_of_the_toolset() -> None:
         agent.run_sync('Go')
     assert calls[:4] == ['stubborn 0/3', 'stubborn 1/3', 'stubborn 2/3', 'stubborn 3/3']
     assert calls[4:7] == ['meek 0/2', 'meek 1/2', 'meek 2/2']
-
-
-def test_max_retries_default_to_those_of_the_agent() -> None:
-    calls: list[int] = []
-
-    class Tell(BaseTool):
-        name = 'tell'
-
-        def call(self, ctx: RunContext[Any]) -> None:
-            calls.append(ctx.max_retries)
-
-    Agent(script(('tell', {})), toolsets=[Toolset(tools=[Tell])]).run_sync('Go')
-    assert calls == [1]

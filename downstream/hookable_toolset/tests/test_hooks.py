@@ -445,20 +445,3 @@ def test_hooks_of_a_call_share_metadata_and_those_of_another_have_their_own() ->
         (20, {'asked': 5, 'executed': 10, 'took': 1}),
         (4, {'asked': 1, 'executed': 2, 'took': 1}),
     ]
-
-
-def test_hook_without_the_parameter_is_called_as_ever() -> None:
-    def loose(*args: Any, **keywords: Any) -> Any:
-        assert len(args) == 2 and not keywords
-        return args[1]
-
-    class Plain(BaseTool):
-        name = 'plain'
-
-        def call(self, ctx: RunContext[Any]) -> str:
-            return 'fine'
-
-    toolset: Toolset[Any] = Toolset(tools=[Plain], pre_hooks={'plain': loose}, post_hooks={'plain': loose})
-    assert Agent(script(('plain', {})), toolsets=[toolset]).run_sync('Go').output == 'fine'
-    with pytest.raises(UserError, match=r"The pre hook of 'plain' can't be called .* or also `metadata`\."):
-        Toolset(tools=[Plain], pre_hooks={'plain': lambda ctx, args, other: args})

@@ -26,7 +26,7 @@ from pydantic_ai import (
     ToolReturn,
     UserError,
 )
-from pydantic_ai.messages import ImageUrl, ToolCallPart
+from pydantic_ai.messages import ImageUrl
 
 from hookable_toolset import AgentContext, BaseTool, ResumableState, Session, SessionStore, Toolset
 
@@ -136,21 +136,6 @@ def test_all_of_a_conversation_comes_back_equal() -> None:
 def test_answers_come_back_equal(answers: DeferredToolResults) -> None:
     context = AgentContext(answers=answers)
     assert AgentContext().with_state(ResumableState.from_json(context.export_state().to_json())) == context
-
-
-def test_what_has_no_answer_yet_is_known_after_a_restart() -> None:
-    pending = DeferredToolRequests(
-        calls=[ToolCallPart('job', {'n': 1}, 'c1'), ToolCallPart('job', '{"n": 2}', 'c2')],
-        approvals=[ToolCallPart('danger', {}, 'a1'), ToolCallPart('danger', {}, 'a2')],
-        metadata={'a2': {'why': 'x'}},
-    )
-    context = AgentContext(pending=pending, answers=DeferredToolResults(approvals={'a1': False}, calls={'c2': 5}))
-    new = AgentContext().with_state(ResumableState.from_json(context.export_state().to_json()))
-    assert new.pending == pending
-    left = new.unanswered()
-    assert ([c.tool_call_id for c in left.calls], [c.tool_call_id for c in left.approvals]) == (['c1'], ['a2'])
-    assert left.metadata == {'a2': {'why': 'x'}}
-    assert AgentContext().unanswered() == DeferredToolRequests()
 
 
 def test_state_is_taken_over_as_a_copy() -> None:

@@ -103,15 +103,6 @@ def test_runs_do_not_see_each_others_state_one_after_another_or_at_once() -> Non
     assert toolset.tools[0].kept == ['Notes']  # type: ignore[attr-defined]
 
 
-def test_instructions_are_those_of_the_tools_of_the_run() -> None:
-    seen: Log = []
-    agent = Agent(script(('note', {'text': 'a'})), toolsets=[Toolset(tools=[Notes])])
-    for _ in range(2):
-        result = agent.run_sync('Go')
-        seen.append([m.instructions for m in result.all_messages() if hasattr(m, 'instructions')])  # type: ignore
-    assert seen == [['There are 1 notes.', 'There are 2 notes.']] * 2
-
-
 def test_stateful_instance_that_cannot_be_copied_is_refused() -> None:
     with pytest.raises(UserError, match=r'is stateful, but does not override `copy\(\)`'):
         Toolset(tools=[Notes('Mine')])

@@ -11,7 +11,7 @@ from conftest import Write
 from pydantic import AfterValidator, BaseModel
 from pydantic_ai import FunctionToolset, ModelMessage, ModelResponse, RunContext, Tool, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from support import Keeper, Log, StatefulKeeper, call, calling, entry, script
+from support import Keeper, Log, StatefulKeeper, call, entry, script
 from toolset_first import AgentSpec, CallRuntime, EntrySpec, ExitError, Runtime, ToolsetSpec, WorkerArgs
 from toolset_first.cli import app
 from typer.testing import CliRunner
@@ -112,6 +112,7 @@ EXITS: dict[str, dict[str, Any]] = {
     'enter': toolset(Entering()),
     'exit': toolset(Exiting()),
     'list': toolset(Listing()),
+    'copy': toolset(Copying()),
     'model': {'model': FunctionModel(respond)},
     'output': {'model': FunctionModel(finish), 'schema_out': Valid},
     'prompt': {'schema_in': Arguments},
@@ -153,12 +154,6 @@ async def test_exit_of_an_entry_is_an_error_with_file_and_line(made: Any) -> Non
         await Runtime().run_entry(EntrySpec(ToolsetSpec(factory=build), 'start'), 'Go')
 
 
-async def test_exit_of_a_copy_ends_the_call() -> None:
-    agent = AgentSpec('one', model=script('done'), toolset_specs=[ToolsetSpec(toolset=Copying())])
-    with pytest.raises(ExitError, match=r'test_exits\.py:\d+: SystemExit: 3$'):
-        await Runtime([agent]).run_entry(calling('one'), 'Go')
-
-
 PROJECT = """\
     import asyncio, sys
     from pydantic_ai import FunctionToolset, ModelResponse, TextPart, ToolCallPart
@@ -187,11 +182,6 @@ WORKER = '---\nname: a\nentry: true\nmodel: tools.py:model\ntoolsets: [notes]\n-
     ('rest', 'command', 'said'),
     [
         ('async def note(text): raise OddError("x")\n    notes = FunctionToolset([note])', 'run', '20: OddError: x'),
-        (
-            'async def note(text): raise GeneratorExit\n    notes = FunctionToolset([note])',
-            'run',
-            '20: GeneratorExit: ',
-        ),
         (
             'async def note(text): await asyncio.create_task(later())\n    notes = FunctionToolset([note])',
             'run',

@@ -116,12 +116,6 @@ def test_rules_that_are_no_mapping_are_refused(rules: Any) -> None:
         ToolsetSpec(functions=[print], approval_config=rules)
 
 
-def test_file_that_is_named_and_not_there_is_refused(write: Write) -> None:
-    folder = write(a__worker='---\nname: a\nmodel: test\nentry: true\n---\n')
-    with pytest.raises(ProjectError, match=r'nowhere\.py'):
-        load_project(folder, 'nowhere.py')
-
-
 def test_files_of_other_kinds_are_left_alone(write: Write) -> None:
     agent = '---\nname: a\nmodel: test\nentry: true\n---\n'
     assert len(load_project(write(a__worker=agent, notes__txt='1 / 0', tools__pyc='1 / 0')).agents) == 1

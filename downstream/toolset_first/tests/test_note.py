@@ -15,7 +15,6 @@ from toolset_first import (
     EntrySpec,
     Runtime,
     ToolsetBuildContext,
-    ToolsetFirstError,
     ToolsetSpec,
     WorkerArgs,
     agent_as_toolset,
@@ -77,16 +76,6 @@ async def test_note_entry_whose_context_comes_last_is_told_what_to_write() -> No
 
     with pytest.raises((EntryError, UserError), match='RunContext'):
         await Runtime().run_entry(EntrySpec(ToolsetSpec(factory=build), 'start'), 'Go')
-
-
-def test_note_toolset_that_is_named_twice_is_refused() -> None:
-    one, factory = FunctionToolset[Any](), ToolsetSpec(factory=lambda context: None)
-    for specs in (
-        [ToolsetSpec(toolset=one), ToolsetSpec(toolset=one)],
-        [factory, factory],
-    ):
-        with pytest.raises(ToolsetFirstError, match=r"The agent 'one' names .* twice"):
-            Runtime([AgentSpec('one', model='test', toolset_specs=specs)])
 
 
 async def test_note_input_of_an_entry_is_told() -> None:

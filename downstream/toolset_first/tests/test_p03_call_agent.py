@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic_ai import FunctionToolset, RunContext
 from pydantic_ai.models.test import TestModel
-from support import call, calling, entry, script, scripts
+from support import call, calling, entry, script
 from toolset_first import (
     AgentSpec,
     CallRuntime,
@@ -52,14 +52,6 @@ async def test_p03_too_deep_names_depth_limit_caller_and_callee() -> None:
     assert str(found) == (
         "'again', at depth 3, cannot call 'again': the limit is 3. If that is meant to be so deep, raise `max_depth`."
     )
-
-
-async def test_p03_depth_up_to_the_limit_works() -> None:
-    model = scripts({'1': [call('again', input='2')], '2': [call('again', input='3')], '3': ['deep']})
-    spec = AgentSpec('again', model=model, toolset_specs=[agent_as_toolset('again', tool='again')])
-    assert await Runtime([spec], max_depth=3).run_entry(calling('again'), '1') == 'deep'
-    with pytest.raises(DepthError):
-        await Runtime([spec], max_depth=2).run_entry(calling('again'), '1')
 
 
 async def test_p03_unknown_name_is_refused_with_those_that_are_known() -> None:

@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import AbstractToolset, FunctionToolset, ModelRetry, RunContext, Tool
 from support import Keeper, Log, calling, echo, entry
 from toolset_first import (
@@ -128,12 +127,6 @@ async def test_p04_call_tool_without_async_with_opens_and_close_closes() -> None
             pass
 
 
-async def test_p04_scope_that_was_never_used_enters_nothing() -> None:
-    log = Log()
-    await Runtime().create_scope(_logged(log)).close()
-    assert log.events == []
-
-
 class Main(FunctionToolset[Any]):
     """An entry that tells what happens to it."""
 
@@ -249,14 +242,6 @@ async def test_p04_closing_while_it_opens_leaves_nothing_open() -> None:
     with pytest.raises((asyncio.CancelledError, ScopeClosedError)):
         await opening
     assert log.events == ['enter', 'exit None']
-
-
-async def test_p04_validation_error_of_main_itself_is_not_one_of_its_arguments() -> None:
-    async def main(input: str) -> int:
-        return TypeAdapter(int).validate_python(input)
-
-    with pytest.raises(ValidationError):
-        await Runtime().run_entry(entry(main), 'many')
 
 
 async def test_p04_each_scope_of_an_entry_that_is_an_instance_has_a_fresh_one() -> None:

@@ -159,20 +159,6 @@ async def test_p07_reference_is_relative_to_its_file_and_imports_nothing_twice(w
             ],
         ),
         (
-            '---\nname: a\ntoolsets:\n  keeper: {size: 3}\n---\n',
-            ["3: 'keeper': `size` is not known. Known are `approval`."],
-        ),
-        (
-            '---\nname: a\ntoolsets:\n  keeper: {approval: {keep: maybe}}\n---\n',
-            [
-                "3: 'keeper': The rule 'maybe' for `keep` is none. Write `allow`, `ask` or `deny`, or patterns by argument ",
-            ],
-        ),
-        (
-            '---\nname: a\ntoolsets:\n  keeper: {approval: ask}\n---\n',
-            ["3: 'keeper': `approval` has a rule for each tool, not 'ask'."],
-        ),
-        (
             '---\nname: a\nschema_in_ref: tools.py:keeper\n---\n',
             ['3: `tools.py` has no type `keeper`, but'],
         ),

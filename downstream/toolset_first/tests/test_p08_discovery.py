@@ -157,14 +157,6 @@ async def test_p08_tools_that_clash_in_a_run_are_found_before_the_first_request(
         await runtime.run_entry(calling('one'), 'Go')
 
 
-async def test_p08_same_toolset_in_two_places_of_a_project_is_one(write: Write) -> None:
-    folder = write(
-        a__py=ENTRY + '\n    from b import tools, again\n',
-        b__py='import pydantic_ai\ntools = pydantic_ai.FunctionToolset()\nagain = tools',
-    )
-    assert load_project(folder).agents == []
-
-
 def test_p08_names_with_an_underscore_are_a_file_s_own(write: Write) -> None:
     text = """
         from pydantic_ai import FunctionToolset

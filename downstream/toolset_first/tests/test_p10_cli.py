@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -51,10 +50,6 @@ def test_p10_run_prints_the_result_and_shows_what_happens_beside_it(write: Write
     assert done.exit_code == 0
     assert done.stdout == 'paid 3\n'
     assert done.stderr == '  ▶ clerk: Pay\n  → pay {"amount":3}\n  ← pay paid 3\n'
-
-
-def test_p10_run_reads_the_input_from_stdin(write: Write, run: Run) -> None:
-    assert run('run', write(tools__py=TOOLS, a__worker=ECHOING), input='Hello\n').stdout == '1: Hello\n'
 
 
 def test_p10_input_json_is_an_object(write: Write, run: Run) -> None:
@@ -257,18 +252,3 @@ def test_p10_new_makes_a_project_that_runs_at_once(tmp_path: Path) -> None:
         1,
         'error: `hello` is not empty. Name a folder that is not there yet.\n',
     )
-
-
-def test_p10_new_leaves_out_what_was_compiled_when_the_package_was_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import toolset_first.cli
-
-    source = Path(toolset_first.cli.__file__).parent
-    shutil.copytree(source / 'template', tmp_path / 'package' / 'template')
-    (tmp_path / 'package' / 'template' / '__pycache__').mkdir(exist_ok=True)
-    monkeypatch.setattr(toolset_first.cli, '__file__', str(tmp_path / 'package' / 'cli.py'))
-    made = CliRunner().invoke(toolset_first.cli.app, ['new', str(tmp_path / 'hello')])
-    assert made.exit_code == 0, made.output
-    names = sorted(path.name for path in (tmp_path / 'hello').iterdir())
-    assert names == ['assistant.worker', 'scripted.py', 'tools.py']

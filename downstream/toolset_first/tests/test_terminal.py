@@ -77,11 +77,6 @@ def test_argument_is_shown_in_full_however_long_it_is(folder: Path) -> None:
     assert '  when = "now"\n' in shown
 
 
-def test_short_arguments_are_on_one_line(folder: Path) -> None:
-    done = run(folder, input='n\n', COMMAND='ls "a b"')
-    assert 'a wants to call sh\n  command = "ls \\"a b\\""\n  when = "now"\nAllow it? ' in done.stderr
-
-
 @pytest.mark.parametrize(
     'command',
     [
@@ -257,12 +252,6 @@ def test_interrupt_while_a_model_answers_is_one_line(write: Write) -> None:
     folder = write(tools__py=slow, a__worker=WORKER)
     status, out, rest = interrupted(folder, 'Go', at='asked\n')
     assert (status, out, rest) == (130, 'exited with CancelledError\n', 'interrupted\n')
-
-
-def test_empty_input_is_an_error(folder: Path) -> None:
-    for arguments in (['run', str(folder), ''], ['run', str(folder), '  \n'], ['run', str(folder)]):
-        done = CliRunner().invoke(app, arguments)
-        assert (done.exit_code, done.stderr) == (1, 'error: The input is empty. Say what is to be done.\n')
 
 
 @pytest.mark.parametrize(

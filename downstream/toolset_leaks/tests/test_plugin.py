@@ -67,14 +67,6 @@ def test_plugin_warn_passes_and_says_the_same(suite: pytest.Pytester):
     assert 'pytest fails' not in result.stdout.str()
 
 
-@pytest.mark.parametrize('option', ['--toolset-leaks', '--toolset-leaks-warn'])
-def test_plugin_option_takes_no_value_so_paths_can_follow(suite: pytest.Pytester, option: str):
-    result = run(suite, option, 'test_suite.py::test_leaky')
-
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(['1 leak found in 1 run:'])
-
-
 def test_plugin_summary_comes_last_fits_100_columns_and_names_each_leak_once(suite: pytest.Pytester):
     suite.makepyfile(
         test_with_a_name_that_is_long_enough_to_need_more_than_one_line=SUITE.replace(

@@ -96,16 +96,6 @@ async def test_watch_names_both_runs_when_they_go_on_at_the_same_time(make_agent
     assert leak.read_by.endswith(', at the same time,')
 
 
-async def test_watch_is_quiet_about_a_toolset_that_one_run_is_given(make_agent: MakeAgent):
-    agent = make_agent()
-    with Watch() as watch:
-        await agent.run('milk', toolsets=[Notes()])
-        await agent.run('bread', toolsets=[Notes()])
-
-    assert watch.report.leaks == []
-    assert watch.report.runs == 2
-
-
 async def test_watch_reports_a_toolset_that_is_given_to_a_second_run(make_agent: MakeAgent):
     agent, notes = make_agent(), Notes()
     with Watch() as watch:
