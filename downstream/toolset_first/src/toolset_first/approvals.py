@@ -24,6 +24,10 @@ Mode = Literal['prompt', 'approve-all', 'reject-all']
 OnDenial = Literal['tell', 'stop']
 
 
+_DERIVED_FROM = (str, bytes, int, float, list, tuple, deque, Mapping, AbstractSet)
+"""Types whose subclasses are shown as these are."""
+
+
 class _NotShownError(TypeError):
     """A value that JSON can't tell from all others."""
 
@@ -42,7 +46,7 @@ def plain(value: Any) -> Any:
         names = [*getattr(type(value), '__pydantic_fields__', ()), *getattr(value, '__dataclass_fields__', ())]
         held = {name: getattr(value, name) for name in names if hasattr(value, name)} | getattr(value, '__dict__', {})
         return plain(held | _hidden(value, 'extra') | _hidden(value, 'private'))
-    if getattr(value, '__dict__', None):  # what a class derived from a text or a list holds besides
+    if isinstance(value, _DERIVED_FROM) and getattr(value, '__dict__', None):  # it holds something besides
         raise _NotShownError
     if isinstance(value, Mapping):
         found = cast('Mapping[Any, Any]', value)
