@@ -16,6 +16,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    HttpUrl,
     PlainValidator,
     Secret,
     SecretStr,
@@ -42,6 +43,7 @@ from toolset_first import (
     agent_as_toolset,
     load_project,
 )
+from toolset_first.approvals import shown
 from toolset_first.cli import app
 from typer.testing import CliRunner
 
@@ -408,6 +410,10 @@ async def test_answer_counts_for_what_runs_whatever_its_type_shows(function: Any
     # What can't be shown isn't remembered, either
     amounts = (1, 99999) if function in (pay_secret, pay_queue) else (1, 1, 99999)
     assert seen == [{**sent(amount), **more} for amount in amounts]
+
+
+def test_address_is_shown_in_full() -> None:
+    assert shown({'to': HttpUrl('http://a')}, {}) == ({'to': 'http://a/'}, True)
 
 
 def greet(names: Iterable[str]) -> str:
