@@ -292,11 +292,6 @@ def test_what_an_approval_shows_is_escaped(chat: Chat, tmp_path: Path, monkeypat
     assert not set(shown) & (set(HOSTILE) - set(ESCAPED))
 
 
-def test_what_a_result_shows_is_cut_with_a_mark(chat: Chat, tmp_path: Path) -> None:
-    (tmp_path / 'work' / 'notes.txt').write_text('x' * 501)
-    assert f'<- read_file {"x" * 500} [... 501 characters in all]\n' in chat('read_file notes.txt')
-
-
 def test_what_the_model_says_is_shown_as_it_comes_and_calls_on_lines_of_their_own(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:

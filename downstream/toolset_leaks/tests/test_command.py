@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -241,7 +242,8 @@ def test_command_names_tools_that_never_succeeded_beside_others(command: Command
 
 
 def test_command_ends_with_2_if_something_was_left_out(command: Command, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr('toolset_leaks.__main__.run_sandboxed', lambda *given, **options: Report(runs=5, too_much=True))  # pyright: ignore[reportUnknownLambdaType]
+    found = Mock(return_value=Report(runs=5, too_much=True))
+    monkeypatch.setattr('toolset_leaks.__main__.run_sandboxed', found)
 
     assert command('agents:leaky').returncode == 2
 
