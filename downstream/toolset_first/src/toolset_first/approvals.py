@@ -24,7 +24,7 @@ Mode = Literal['prompt', 'approve-all', 'reject-all']
 OnDenial = Literal['tell', 'stop']
 
 
-_DERIVED_FROM = (str, bytes, int, float, list, tuple, deque, Mapping, AbstractSet)
+_DERIVED_FROM: tuple[type[Any], ...] = (str, bytes, int, float, list, tuple, deque, Mapping, AbstractSet)
 """Types whose subclasses are shown as these are."""
 
 
