@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic_ai_slim.fork.errors import ForkError
 from pydantic_ai_slim.fork.line import patch_name
 from series.build import build
-from series.errors import DifferenceError, RebaseError, SeriesError
+from series.errors import DifferenceError, RebaseError, ReviewError, SeriesError
 from series.line import Line, find_line, find_lines, line_names
 from series.merge import Outcome
 from series.patches import find_patch
@@ -28,7 +28,7 @@ from series.verbs.overview import PAGE as OVERVIEW
 from series.verbs.overview import write_overview
 from series.verbs.rebase import Rebased, abort_rebase, finish_rebase, rebase
 from series.verbs.release import release
-from series.verbs.review import review
+from series.verbs.review import compare, review
 from series.verbs.status import Status, status
 from series.verbs.verify import verify
 
@@ -161,8 +161,16 @@ def _review(options: Namespace, report: Report) -> str:
         name, revision = None, name
     line = find_line(Path.cwd(), name)
     colour = sys.stdout.isatty() and 'NO_COLOR' not in os.environ
-    found = review(line, revision or 'HEAD', report, colour=colour)
-    return found or f'The series on {line.name} is the same as in `{revision or "HEAD"}`.'
+    if options.against:
+        if revision is not None:
+            raise ReviewError(
+                'A line is compared either with a revision or with another line.', 'Leave one of the two out.'
+            )
+        before = find_line(Path.cwd(), options.against)
+        found, since = compare(before, line, report, colour=colour), f'on {before.name}'
+    else:
+        found, since = review(line, revision or 'HEAD', report, colour=colour), f'in `{revision or "HEAD"}`'
+    return found or f'The series on {line.name} is the same as {since}.'
 
 
 def _overview(options: Namespace, report: Report) -> str:
@@ -282,6 +290,7 @@ def _add_review(parser: ArgumentParser) -> None:
     parser.add_argument(
         'revision', metavar='REV', nargs='?', help='a revision of this repository to compare with; `HEAD` if left out'
     )
+    parser.add_argument('--against', metavar='LINE', help='another line to compare with, instead of a revision')
 
 
 def _add_status(parser: ArgumentParser) -> None:

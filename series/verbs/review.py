@@ -50,10 +50,11 @@ def review(line: Line, revision: str, report: Report, *, colour: bool = False) -
         ApplyError: The patches of one side don't apply.
     """
     with tempfile.TemporaryDirectory() as folder:
-        return _compare(_line_of(line, revision, Path(folder)), line, report, colour=colour)
+        return compare(_line_of(line, revision, Path(folder)), line, report, colour=colour)
 
 
-def _compare(before: Line, after: Line, report: Report, *, colour: bool) -> str:
+def compare(before: Line, after: Line, report: Report, *, colour: bool = False) -> str:
+    """Return a range-diff as `review()` does, of two lines, or of one at two times."""
     if (before.base_message, before.patches_digest()) == (after.base_message, after.patches_digest()):
         return ''
     with scratch(after.root, after.cache.parent, 'review') as folder:
@@ -88,7 +89,8 @@ def _line_of(line: Line, revision: str, folder: Path) -> Line:
         ]
         raise ReviewError(
             f'There is no line `{line.name}` in `{revision}`.',
-            f'It has {", ".join(f"`{name}`" for name in lines) or "no lines"}. Name a later revision.',
+            f'It has {", ".join(f"`{name}`" for name in lines) or "no lines"}. Name a later revision, or compare two lines with '
+            f'`--against LINE` (`ARGS="--against LINE"`).',
         )
     target = folder / line.name
     # Not as text: a patch can hold any bytes.

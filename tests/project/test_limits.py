@@ -179,7 +179,7 @@ def test_limits_the_private_package_is_six_modules_that_import_in_one_direction(
     assert imports == {}
 
 
-@pytest.mark.parametrize(('folder', 'most'), [('series', 7_210), ('tests/series', 7_600)])
+@pytest.mark.parametrize(('folder', 'most'), [('series', 7_220), ('tests/series', 7_620)])
 def test_limits_the_tool_and_its_tests_stay_small(folder: str, most: int) -> None:
     paths = (Path(__file__).parents[2] / folder).rglob('*.py')
     assert sum(path.read_text('utf-8').count('\n') for path in paths) <= most

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from pydantic_ai_slim.fork.base import content_digest
 from series.__main__ import main
 from series.errors import ApplyError, ReviewError
 from series.git import Git
 from series.line import Line, find_line
 from series.verbs.apply import apply
 from series.verbs.extract import extract
-from series.verbs.review import review
+from series.verbs.review import compare, review
 from tests.series.upstream import PACKAGE, User, drop_patch, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
@@ -108,16 +110,15 @@ def test_review_of_an_unknown_revision_refuses(series: Line) -> None:
     )
 
 
-def copy_line(series: Line) -> None:
+def test_review_of_a_revision_without_the_line_refuses(series: Line) -> None:
     shutil.copytree(series.folder, other := series.folder.with_name('1.1.0'))
     (other / 'line.toml').write_text((other / 'line.toml').read_text().replace('"1.0.0"', '"1.1.0"'))
-
-
-def test_review_of_a_revision_without_the_line_refuses(series: Line) -> None:
-    copy_line(series)
     with pytest.raises(ReviewError) as error:
         review(find_line(series.root, '1.1.0'), 'HEAD', quiet)
-    assert str(error.value) == ('There is no line `1.1.0` in `HEAD`.\nIt has `1.0.0`. Name a later revision.')
+    assert str(error.value) == (
+        'There is no line `1.1.0` in `HEAD`.\n'
+        'It has `1.0.0`. Name a later revision, or compare two lines with `--against LINE` (`ARGS="--against LINE"`).'
+    )
 
 
 def test_review_of_patches_that_do_not_apply_names_the_one(series: Line) -> None:
@@ -136,18 +137,48 @@ def test_review_leaves_the_tree_alone(series: Line, user: User) -> None:
     assert sorted(path.name for path in series.tree.parent.iterdir()) == ['1.0.0', 'cache']
 
 
+@pytest.fixture
+def second(series: Line, releases: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Line:
+    """Another line, without the first patch."""
+    monkeypatch.setenv('PIP_FIND_LINKS', str(releases))
+    shutil.copytree(series.folder, folder := series.folder.with_name('1.1.0'))
+    with zipfile.ZipFile(releases / 'pydantic_ai_slim-1.1.0-py3-none-any.whl') as wheel:
+        wheel.extractall(tmp_path / 'wheel')
+    text = (folder / 'line.toml').read_text().replace('base = "1.0.0"', 'base = "1.1.0"')
+    (folder / 'line.toml').write_text(text.replace(series.digest, content_digest(tmp_path / 'wheel')))
+    line = find_line(series.root, '1.1.0')
+    for patch in line.patches:
+        drop_patch(patch)
+    apply(line, quiet)
+    swapped = (line.tree / TOOLS).read_text().replace('a + b', 'b + a')
+    User(line.tree).commit('Swap the summands\n\nThe order matters.', {TOOLS: swapped})
+    extract(line, quiet)
+    return find_line(series.root, '1.1.0')
+
+
+def test_compare_of_two_lines_matches_their_patches(series: Line, second: Line) -> None:
+    rows = [row for row in without_ids(compare(series, second, quiet)).splitlines() if not row.startswith(' ')]
+    assert rows == ['1:  . < -:  ------- Add one', '2:  . ! 1:  . Swap the summands']
+
+
 def test_main_review_tells_a_line_from_a_revision(
-    series: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    second: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    copy_line(series)
-    monkeypatch.chdir(series.root)
+    monkeypatch.chdir(second.root)
     monkeypatch.setenv('NO_COLOR', '1')
     for arguments, out in {
         ('1.0.0',): 'The series on 1.0.0 is the same as in `HEAD`.\n',
         ('1.0.0', 'two'): 'The series on 1.0.0 is the same as in `two`.\n',
+        ('1.0.0', '--against', '1.0.0'): 'The series on 1.0.0 is the same as on 1.0.0.\n',
     }.items():
         assert main(['review', *arguments]) == 0
         assert capsys.readouterr().out == out
     # The newest line, which the revision lacks.
     assert main(['review', 'two']) == 1
     assert capsys.readouterr().err.startswith('error: There is no line `1.1.0` in `two`.\n')
+    assert main(['review', '--against', '1.0.0']) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith('Add one')
+    assert main(['review', '1.1.0', 'two', '--against', '1.0.0']) == 1
+    assert capsys.readouterr().err == (
+        'error: A line is compared either with a revision or with another line.\nLeave one of the two out.\n'
+    )
