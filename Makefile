@@ -7,6 +7,7 @@ LINE ?=
 PATCH ?=
 ONTO ?=
 REV ?=
+STEP ?= 1
 PYTHON ?=
 TOOL := build/tool/bin/python
 READY := build/tool/.ready
@@ -31,6 +32,10 @@ demo: $(READY) ## run the same script on the base and on the fork, side by side;
 .PHONY: example
 example: $(READY) ## run an example of the cookbook, NAME=…, or list them; ARGS=--base on the base, ARGS="--model openai:…" with a real model
 	@$(TOOL) -m examples $(NAME) $(addprefix --line=,$(LINE)) $(ARGS)
+
+.PHONY: tutorial
+tutorial: $(READY) ## serve step STEP=1 to 6 of the tutorial on port 8000; ARGS="--port 8001" on another
+	@$(TOOL) -m examples tutorial $(STEP) $(ARGS)
 
 .PHONY: environments
 environments: $(READY) ## make build/envs/base-LINE and build/envs/fork-LINE, which hold the base and the built fork

@@ -9,6 +9,7 @@ A page says what it shows between two comments, and a command writes it there:
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -53,9 +54,13 @@ def put(page: Path, what: str, text: str) -> None:
 def show_file(page: Path, what: str) -> str | None:
     """Return a file of this repository, or the section of it after the colon: code in a block, and Markdown as it is.
 
+    `diff A B` shows what the file `B` adds to and takes from `A`.
+
     Raises:
         ValueError: There is no such file or section.
     """
+    if what.startswith('diff '):
+        return show_change(*what.split()[1:])
     name, _, section = what.partition(':')
     path = ROOT / name
     if path.suffix not in {*LANGUAGES, '.md'}:
@@ -78,6 +83,15 @@ def show_file(page: Path, what: str) -> str | None:
     if path.suffix == '.md':
         return _move_links(text, path.parent, page.parent)
     return block(text, LANGUAGES[path.suffix], name)
+
+
+def show_change(before: str, after: str) -> str:
+    """Return what changes from one file to another, from the first class on: imports are left out."""
+    texts = [(ROOT / name).read_text('utf-8') for name in (before, after)]
+    old, new = (text[text.index('\nclass ') + 1 :].splitlines() for text in texts)
+    changes = list(difflib.unified_diff(old, new, n=1, lineterm=''))[3:]
+    shown = '\n'.join('@@' if line.startswith('@@') else line for line in changes)
+    return f'```diff title="{after}"\n{shown}\n```'
 
 
 def block(text: str, language: str = 'text', title: str = '') -> str:

@@ -20,8 +20,11 @@ ROOT = Path(__file__).parents[1]
 EXTRAS = '[mcp,openai,temporal]'
 """The extras that the examples need: those of MCP, that of a real model, and that of an engine."""
 
-WITHOUT_SCOPES = {'approvals', 'chat', 'saved_chat', 'tasks'}
+WITHOUT_SCOPES = {'approvals'}
 """The examples for which `examples.support` stands in for scopes on the base."""
+
+
+TUTORIAL = 'A chat server in six steps: `make tutorial STEP=1`'
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description='Run an example on the built fork. What is not listed below is passed to the example.',
     )
     projects = find_project_examples()
-    choices = {**examples, **{name: what for name, (_, what) in projects.items()}}
+    choices = {**examples, 'tutorial': TUTORIAL, **{name: what for name, (_, what) in projects.items()}}
     parser.add_argument('name', nargs='?', help='the example; all are listed if left out')
     parser.add_argument('--line', help='an upstream release; the newest line if left out')
     parser.add_argument('--base', action='store_true', help='run it on the unmodified base, to see the difference')

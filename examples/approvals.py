@@ -43,7 +43,7 @@ from typing_extensions import Self
 
 from examples.support import call, run_main, scripts
 
-PAGE = Path(__file__).parent / 'site' / 'approvals.html'
+PAGES = Path(__file__).parent / 'pages'
 
 
 # --8<-- [start:person]
@@ -164,13 +164,18 @@ class Desk:
         self.about = about
         self.app = FastAPI()
         self.app.get('/')(self.page)
+        self.app.get('/style.css')(self.style)
         self.app.get('/run')(self.run)
         self.app.post('/answers', status_code=204)(self.answer)
         self.app.exception_handler(RequestValidationError)(self.refuse)
 
     async def page(self) -> FileResponse:
         """Show the page."""
-        return FileResponse(PAGE)
+        return FileResponse(PAGES / 'approvals.html')
+
+    async def style(self) -> FileResponse:
+        """Show how the page looks."""
+        return FileResponse(PAGES / 'style.css')
 
     async def run(self, prompt: str, sec_fetch_site: Annotated[str, Header()] = 'same-origin') -> StreamingResponse:
         """Run the agent, and stream what happens, unless the page of another site asks for it."""
