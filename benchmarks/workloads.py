@@ -183,7 +183,7 @@ class _Rebuilding(FunctionToolset[Any]):
 
 
 def copy_with_tools(number: int) -> Call:
-    """A run with a copy of a stateful toolset, which makes that many tools anew."""
+    """A run with a copy of a stateful toolset, which makes that many tools again."""
     agent = Agent(_MODEL, toolsets=[_Rebuilding(number)])
     return lambda: agent.run('go')
 

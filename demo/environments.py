@@ -77,7 +77,7 @@ def run_sides(sides: Sequence[Side], model: str | None, step: Callable[[Side, in
                 errors.seek(0)
                 raise FailedScriptError(
                     f'`demo/scenarios.py` failed in the environment of the {side.name}. {error}',
-                    f'See more with `{show(side.python)} -I demo/scenarios.py`; `{side.made_by}` makes the environment anew.',
+                    f'See more with `{show(side.python)} -I demo/scenarios.py`; `{side.made_by}` makes the environment again.',
                     errors.read(),
                 ) from error
 
@@ -105,7 +105,7 @@ def _start(side: Side, model: str | None) -> Generator[tuple[Popen[str], IO[str]
         except OSError as error:
             raise MissingEnvironmentError(
                 f'The interpreter `{show(side.python)}` of the {side.name} does not start: {error.strerror}.',
-                f'Make the environment anew with `{side.made_by}`, or name another interpreter with `--{side.name}`.',
+                f'Make the environment again with `{side.made_by}`, or name another interpreter with `--{side.name}`.',
             ) from error
         try:
             yield script, errors

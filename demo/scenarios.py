@@ -232,7 +232,7 @@ SCENARIOS = [
             Run(
                 'Bob',
                 'Bob asks what `salary` is; he never set it.',
-                'Call `run_python` with the code `salary`. An error is a fine answer, do not try to mend it.',
+                'Call `run_python` with the code `salary`. An error is a fine answer, do not try to fix it.',
                 [('run_python', {'code': 'salary'})],
             ),
         ],

@@ -31,7 +31,7 @@ def written_pages() -> list[Path]:
 
 
 def fill(page: Path, source: Source) -> str:
-    """Return the text of a page with what it shows written anew."""
+    """Return the text of a page with what it shows written again."""
 
     def one(found: re.Match[str]) -> str:
         text = source(page, found['what'])

@@ -46,7 +46,7 @@ class PoolToolset(FunctionToolset[Any]):
 
     async def __aexit__(self, *args: object) -> None:
         """Close the pool if nobody uses it any more."""
-        # A run that has been cancelled is no user any more, either.
+        # A run that has been cancelled isn't a user any more, either.
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 self._users -= 1

@@ -31,7 +31,7 @@ GRACE = 1.0
 class ReplToolset(FunctionToolset[Any]):
     """Runs Python code in a process of its own, which keeps the variables until the run ends.
 
-    A sub-agent has another process, which begins with a copy of the variables. This is no sandbox: the code may do whatever
+    A sub-agent has another process, which begins with a copy of the variables. This isn't a sandbox: the code may do whatever
     the application may.
     """
 

@@ -168,7 +168,7 @@ def base_info(folder: Path) -> Path | None:
         raise BaseMismatchError(
             f'There are several folders with the metadata of `{DIST_NAME}` in `{folder}`: '
             f'{", ".join(f"`{path.name}`" for path in found)}. The fork takes its metadata from one that is pinned. Build '
-            f'without `--no-build-isolation`, or install `{DIST_NAME}` there anew; if there are still several, the package '
+            f'without `--no-build-isolation`, or install `{DIST_NAME}` there again; if there are still several, the package '
             f'index serves another file than the release. Do not trust it then.'
         )
     return found[0] if found else None

@@ -102,6 +102,6 @@ def check_build(target: str, version: str) -> None:
         )
     if version != 'standard':
         raise UnsupportedBuildError(
-            'The fork has no editable installation: its source is made anew from the base and the patches at every build. '
+            'The fork has no editable installation: its source is made from the base and the patches at every build. '
             'Install it without `--editable`; to change it, edit the tree that `make apply` makes.'
         )

@@ -116,5 +116,5 @@ def test_run_sides_interpreter_that_does_not_start_names_the_next_command(tmp_pa
         run_sides([Side('base', python)], None, ignore)
     assert str(caught.value) == (
         f'The interpreter `{python}` of the base does not start: Permission denied.\n'
-        'Make the environment anew with `make fork`, or name another interpreter with `--base`.'
+        'Make the environment again with `make fork`, or name another interpreter with `--base`.'
     )

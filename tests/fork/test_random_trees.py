@@ -512,7 +512,7 @@ def check_isolation(world: World) -> None:
                 'not the copy of the run'
             )
         elif world.is_wired(happened.toolset) or not isinstance(happened.toolset, Audit):
-            # A wrapper that a factory has made may be made anew, around the dynamic toolsets inside as they're built for the run.
+            # A wrapper that a factory has made may be made again, around the dynamic toolsets inside as they're built for the run.
             assert happened.toolset.original is happened.toolset, 'what is shared was copied'
     for original in world.originals:
         assert original.values == [], 'an original has state'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 from pathlib import Path
@@ -11,6 +12,15 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
 README = Path(__file__).parents[2] / 'README.md'
+
+
+def test_readme_example_has_the_types_that_mypy_asks_for_when_it_is_strict() -> None:
+    (example,) = re.findall(r'^```python\n(.*?)^```', README.read_text('utf-8'), re.DOTALL | re.MULTILINE)
+    functions = [node for node in ast.walk(ast.parse(example)) if isinstance(node, ast.FunctionDef)]
+
+    assert 'FunctionToolset[None]' in example
+    assert [each.name for each in functions if each.returns is None] == []
+    assert [arg.arg for each in functions for arg in each.args.args[1:] if arg.annotation is None] == []
 
 
 @pytest.mark.anyio

@@ -349,7 +349,7 @@ def contexts_of(error: BaseException | None) -> list[BaseException]:
 
 
 def same(one: BaseException | None, other: BaseException | None) -> bool:
-    """Say whether two exceptions are one. A cancellation is made anew on its way from task to task."""
+    """Say whether two exceptions are one. A cancellation is made again on its way from task to task."""
     return one is other or (isinstance(one, asyncio.CancelledError) and isinstance(other, asyncio.CancelledError))
 
 
@@ -460,7 +460,7 @@ def check_exits(  # noqa: C901 (one rule after another)
             beside = isinstance(got, asyncio.CancelledError) and faults(0, index)
             assert got is None or beside or is_cause(got, index), f'{name} got {got!r}, which had not happened'
         elif primary is not None or before:
-            # Before Python 3.11 a cancellation is made anew on its way.
+            # Before Python 3.11 a cancellation is made again on its way.
             ended = [error for error in (primary, *before) if error is not None]
             assert any(same(got, error) for error in ended), f'{name} got {got!r}, and {ended} had been raised'
         else:
@@ -468,10 +468,10 @@ def check_exits(  # noqa: C901 (one rule after another)
 
     if exit_faults:
         assert late or same(outcome, exit_faults[-1][1]), f'the caller got {outcome!r} and not {exit_faults[-1][1]!r}'
-        # Not one that is made anew on its way, or whose context is. Those of other exits may be lost: Python sets the context
+        # Not one that is made again on its way, or whose context is. Those of other exits may be lost: Python sets the context
         # again when an exception leaves a coroutine that was resumed with one.
-        anew = any(isinstance(error, asyncio.CancelledError) for _, error in exit_faults)
-        lost = anew or plan.method in ('run_stream', 'run_stream_events')
+        again = any(isinstance(error, asyncio.CancelledError) for _, error in exit_faults)
+        lost = again or plan.method in ('run_stream', 'run_stream_events')
         if isinstance(primary, Boom) and isinstance(outcome, Boom) and not lost:
             assert primary in contexts_of(outcome), f'{primary!r} is not in the context of {outcome!r}'
     elif primary is None or type(primary) is AgentRunError:

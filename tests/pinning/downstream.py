@@ -132,7 +132,7 @@ class Downstream:
         return done
 
     def make_environment(self, *packages: str) -> None:
-        """Make the project's environment anew, with pip in it as `python -m venv` does it, and with further packages."""
+        """Make the project's environment again, with pip in it as `python -m venv` does it, and with further packages."""
         self.run('uv', 'venv', '--quiet', '--clear', '--no-project', '--seed', '--python', str(self.python), '.venv')
         if packages:
             self.run('uv', 'pip', 'install', '--quiet', *packages)

@@ -411,7 +411,7 @@ def test_source_distribution_is_refused(checkout: Path, base: Path, tmp_path: Pa
 def test_editable_installation_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
     done = build(checkout, base, tmp_path / 'out', backend='build_editable')
     assert done.stderr == (
-        'UnsupportedBuildError: The fork has no editable installation: its source is made anew from the base and the patches '
+        'UnsupportedBuildError: The fork has no editable installation: its source is made from the base and the patches '
         'at every build. Install it without `--editable`; to change it, edit the tree that `make apply` makes.\n'
     )
     assert done.returncode == 1
@@ -518,7 +518,7 @@ def test_second_metadata_folder_is_refused(checkout: Path, base: Path, tmp_path:
     message = (
         f'BaseMismatchError: There are several folders with the metadata of `pydantic-ai-slim` in `{other}`: '
         f'`Pydantic_AI_Slim-{LINE.base}.dist-info`, `pydantic_ai_slim-{LINE.base}.dist-info`. The fork takes its metadata from one that '
-        f'is pinned. Build without `--no-build-isolation`, or install `pydantic-ai-slim` there anew; if there are still '
+        f'is pinned. Build without `--no-build-isolation`, or install `pydantic-ai-slim` there again; if there are still '
         f'several, the package index serves another file than the release. Do not trust it then.'
     )
     assert_refused(checkout, other, tmp_path, message)

@@ -69,7 +69,7 @@ def _start(engine: str, way: str, *arguments: str, **options: Any) -> subprocess
 
 
 def starting(engine: str, way: str, queue: str = QUEUE) -> Start:
-    """Start each process anew."""
+    """Start each process again."""
 
     def start(address: str, journal: Path) -> Process:
         variables = {'JOURNAL': str(journal), 'QUEUE': queue}

@@ -1,6 +1,6 @@
 """A workflow of DBOS that uses nothing of the fork's, whose steps were recorded on the base.
 
-`python plain_steps.py ADDRESS` records them anew with the pydantic-ai that is installed, on the PostgreSQL with that address.
+`python plain_steps.py ADDRESS` records them again with the pydantic-ai that is installed, on the PostgreSQL with that address.
 """
 
 from __future__ import annotations

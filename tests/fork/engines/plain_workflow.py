@@ -1,6 +1,6 @@
 """Workflows on Temporal that use nothing of the fork's, whose histories were recorded on the base.
 
-`python plain_workflow.py` records them anew with the pydantic-ai that is installed.
+`python plain_workflow.py` records them again with the pydantic-ai that is installed.
 """
 
 from __future__ import annotations

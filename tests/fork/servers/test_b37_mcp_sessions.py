@@ -1,4 +1,4 @@
-"""B37: each chat has an MCP session of its own; one whose server has died is started anew by the end of its key."""
+"""B37: each chat has an MCP session of its own; one whose server has died is started again by the end of its key."""
 
 from __future__ import annotations
 
