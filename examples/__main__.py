@@ -7,6 +7,7 @@ import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic_ai_slim.fork.errors import ForkError
@@ -93,7 +94,11 @@ def make_example_environment(line: Line, side: str) -> Path:
 
 
 def _run(command: list[str]) -> int:
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        while True:
+            # Ctrl-C is for the example, which ends as it would.
+            with suppress(KeyboardInterrupt):
+                return process.wait()
 
 
 def _project_python(main_file: Path, line: Line) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from argparse import ArgumentParser
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -50,7 +51,8 @@ def main() -> None:
         print(f'Step {options.step}. Open {url}/?user=ada and {url}/?user=bob. Ctrl-C stops the server.', flush=True)
         # When it stops, requests have a second to end by themselves.
         config = uvicorn.Config(app, log_level='warning', ws='none', timeout_graceful_shutdown=1)
-        uvicorn.Server(config).run([listener])
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run([listener])
 
 
 if __name__ == '__main__':
