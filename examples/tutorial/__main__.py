@@ -47,6 +47,7 @@ def main() -> None:
             listener.bind(('127.0.0.1', options.port))
         except OSError as error:
             parser.exit(1, f'error: Port {options.port} is in use ({error}). Name another with ARGS="--port 8001".\n')
+        listener.listen()  # so that whoever opens the page at once waits
         url = f'http://127.0.0.1:{listener.getsockname()[1]}'
         print(f'Step {options.step}. Open {url}/?user=ada and {url}/?user=bob. Ctrl-C stops the server.', flush=True)
         # When it stops, requests have a second to end by themselves.
