@@ -153,6 +153,10 @@ docs: $(MORE_READY) ## build the docs into build/site; each link must lead somew
 pages: $(MORE_READY) wheels ## write again what the README and the docs show of other files, of the patches and of what programs print
 	@$(TOOL) -m docs.prepare && $(MORE) -m docs.pages && $(TOOL) -m docs.outputs
 
+.PHONY: screenshots
+screenshots: $(READY) ## take the pictures of the tutorial's page again, with Chromium, into docs/images
+	@$(TOOL) -m examples docs.screenshots
+
 .PHONY: docs-serve
 docs-serve: $(MORE_READY) ## show the docs on this machine, and build them again whenever they change
 	@$(TOOL) -m docs.prepare && NO_MKDOCS_2_WARNING=1 $(MORE) -m mkdocs serve

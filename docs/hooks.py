@@ -6,6 +6,7 @@ mkdocs calls the functions named `on_…`. What they show was got by `docs/prepa
 from __future__ import annotations
 
 import re
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from glob import escape
@@ -163,7 +164,15 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     mkdocstrings = cast('Any', config.plugins)['mkdocstrings']
     mkdocstrings.config.handlers['python'] = {'paths': [escape(str(TREE / 'pydantic_ai_slim'))], 'options': OPTIONS}
     config.watch.append(str(TREE / 'docs'))
+    config.repo_url = config.repo_url or repository()
     return config
+
+
+def repository() -> str | None:
+    """Return the address of this repository in a browser, if git knows one."""
+    done = subprocess.run(['git', 'remote', 'get-url', 'origin'], cwd=ROOT, capture_output=True, text=True, check=False)
+    found = re.match(r'(?:https://(?:[^@/]+@)?|(?:ssh://)?git@)([\w.-]+)[:/](.+?)(?:\.git)?$', done.stdout.strip())
+    return f'https://{found[1]}/{found[2]}' if found else None
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -195,6 +204,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Name what proves the contract."""
     say_where(page)
+    if page.file.src_uri == 'errors.md':
+        page.meta['search'] = {'boost': 4}  # whoever searches for a message finds its row first
     # Pygments takes what follows no prompt for output, and shows all of it in grey.
     markdown = re.sub(r'^( *)```console$', r'\1```bash', markdown, flags=re.MULTILINE)
     markdown = markdown.replace('](../CHANGELOG.md', '](changelog.md')  # which the site has among its pages

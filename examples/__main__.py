@@ -26,6 +26,8 @@ WITHOUT_SCOPES = {'approvals'}
 
 
 TUTORIAL = 'A chat server in six steps: `make tutorial STEP=1`'
+SCREENSHOTS = 'docs.screenshots'
+"""What `make screenshots` runs in the environment of the examples."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         width = max(map(len, choices))
         print('\n'.join(f'{name:{width}}  {what}' for name, what in choices.items()))
         return 0
-    if options.name not in choices:
+    if options.name not in {*choices, SCREENSHOTS}:
         there = ', '.join(f'`{name}`' for name in choices)
         parser.exit(2, f'error: There is no example `{options.name}`.\nName one of {there} (`make example NAME=…`).\n')
     if options.base and options.name in projects:
@@ -64,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
         return 1
-    return _run([str(python), '-m', f'examples.{options.name}', *rest])
+    module = options.name if options.name == SCREENSHOTS else f'examples.{options.name}'
+    return _run([str(python), '-m', module, *rest])
 
 
 def build_if_needed(line: Line) -> None:

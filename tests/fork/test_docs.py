@@ -41,6 +41,7 @@ NO_PROGRAM = {
     'temporal_patched': 'imports agents that are made up',
     'notes_server': 'is an MCP server',
     'toolset_scope_mcp': 'starts MCP servers; `servers/test_b37_mcp_sessions.py` runs it',
+    'notebook': 'is of one user; a test of its own runs it',
     'headers': 'asks an MCP server; `servers/test_docs_headers.py` has one',
     'chat_over_vercel': 'needs a client; `servers/test_b22_ui_adapters.py` has one',
     'server': 'needs FastAPI; `examples/test_docs_server.py` asks it',
@@ -209,6 +210,12 @@ async def test_docs_example_of_a_stream_keeps_it_alive(program: Program) -> None
     program.names['KEEP_ALIVE'] = 0
 
     assert {': keep-alive', 'data: "{\\"add\\":\\"Added.\\"}"'} == set((await program.run()).splitlines())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize('program', ['notebook'], indirect=True)
+async def test_docs_example_of_a_notebook_keeps_state_from_cell_to_cell(program: Program) -> None:
+    assert (await program.run()).splitlines() == EXAMPLES['notebook'].prints
 
 
 def test_docs_have_examples() -> None:
