@@ -364,7 +364,7 @@ async def opened(url: str) -> AsyncGenerator[Page]:
 async def say(page: Page, prompt: str) -> str:
     """Say something in the page, wait for a question, and return it."""
     await page.fill('input', prompt)
-    await page.click('text=Send')
+    await page.click('form button')
     await page.wait_for_selector('#questions button')
     return await page.inner_text('#questions p')
 
@@ -434,7 +434,7 @@ async def test_saying_something_else_in_a_browser_says_no_to_what_was_asked_befo
         await say(page, WRITE)
         (before,) = server.questions
         await page.fill('input', DELEGATE)
-        await page.click('text=Send')
+        await page.click('form button')
         await until(lambda: server.questions and before not in server.questions)
         await page.click('text=Approve')
         await page.wait_for_selector('text=Done.')
@@ -475,7 +475,7 @@ async def test_a_browser_that_loses_its_stream_does_not_run_again() -> None:
     async with serve(Desk(approvals.desk).app) as url, opened(url) as page:
         await page.route('**/run?*', lose)
         await page.fill('input', WRITE)
-        await page.click('text=Send')
+        await page.click('form button')
         await page.wait_for_selector('text=The connection was lost.')
         await asyncio.sleep(0.5)
         assert len(asked) == 1
