@@ -114,6 +114,14 @@ def test_approval_is_asked_with_metadata_and_yes_runs(chat: Chat, tmp_path: Path
     assert (tmp_path / 'work' / 'a.txt').read_text() == 'some text'
 
 
+def test_call_that_waited_is_asked_about_with_what_holds_now(chat: Chat, tmp_path: Path) -> None:
+    (tmp_path / 'other').mkdir()
+    assert f'  folder: {tmp_path / "work"}\n' in chat('write_file a.txt text')
+    shown = chat('/resume', 'y', more=('--folder', f'{tmp_path / "other"}'))
+    assert f'  folder: {tmp_path / "other"}\n' in shown and f'{tmp_path / "work"}' not in shown
+    assert (tmp_path / 'other' / 'a.txt').exists() and not (tmp_path / 'work' / 'a.txt').exists()
+
+
 def test_no_is_told_to_the_model_with_the_reason(chat: Chat, tmp_path: Path) -> None:
     assert 'write_file: too late' in chat('write_file a.txt x', 'n too late')
     assert 'write_file: The tool call was denied.' in chat('write_file a.txt x', 'n')

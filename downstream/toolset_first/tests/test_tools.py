@@ -355,6 +355,23 @@ def test_shell_has_no_default_that_allows(default: Any) -> None:
         shell(default=default)
 
 
+@pytest.mark.parametrize('rule', ['allow', 'ask', '{command: {"git*": deny, "*": allow}}'])
+def test_rules_in_place_of_those_for_commands_are_refused(rule: str, write: Write) -> None:
+    worker = f"""\
+        ---
+        name: a
+        model: test
+        entry: true
+        toolsets:
+          shell: {{commands: {{echo: deny}}, default: deny, approval: {{run: {rule}}}}}
+        ---
+        """
+    with pytest.raises(
+        ToolsetFirstError, match=r'`approval` has rules for run, .* Write `commands` and `default` instead'
+    ):
+        load_project(write(a__worker=worker))
+
+
 def test_toolsets_that_are_ready_are_named_in_worker_files(write: Write) -> None:
     worker = """\
         ---

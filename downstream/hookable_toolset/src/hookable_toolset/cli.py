@@ -155,6 +155,7 @@ class Chat:
         silent = BaseTool.get_approval_metadata
         asking = [tool.name for tool in self.toolset.tools if type(tool).get_approval_metadata is not silent]
         self.session = await Session.open(store, name, AgentContext(need_user_approve_tools=asking))
+        self.waited = {call.tool_call_id for call in self.session.context.unanswered().approvals}
 
     async def _command(self, name: str = '', *names: str) -> None:
         context = self.session.context
@@ -189,6 +190,11 @@ class Chat:
         # Not as the model wrote them, with line breaks that move the arguments out of sight or names twice.
         arguments = ARGUMENTS.dump_json(call.args_as_dict()).decode()
         self._say(f'{call.tool_name} {arguments} needs your approval.')
+        tools = [tool for tool in self.toolset.tools if tool.name == call.tool_name]
+        if tools and call.tool_call_id in self.waited:
+            # What the tool said then isn't true of another one, like one for another folder
+            with exit_as_error():
+                metadata = await resolve(tools[0].get_approval_metadata()) or {}
         for key, value in metadata.items():
             console.print(indented(f'  {key}: {value}'))
         always = f'always ({printable(call.tool_name)} with any arguments, in this session for good)'

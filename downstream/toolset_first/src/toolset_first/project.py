@@ -224,6 +224,11 @@ def _toolset(
     if 'approval' in given:
         if not isinstance(rules, dict):
             raise TypeError(f'`approval` has a rule for each tool, not {rules!r}.')
+        if judged := [tool for tool in cast('dict[str, Any]', rules) if callable(spec.rules.get(tool))]:
+            remedy = 'Write `commands` and `default`' if name == 'shell' else 'Change that function'
+            raise ToolsetFirstError(
+                f'`approval` has rules for {", ".join(judged)}, which a function of the toolset judges. {remedy} instead.'
+            )
         spec = replace(spec, approval_config={**spec.rules, **cast('dict[str, Any]', rules)})
     _refuse_unknown(options, spec.options)
     if options:
