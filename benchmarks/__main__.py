@@ -92,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
         if not options.only:
             put(ROOT / 'docs' / 'performance.md', f'make bench LINE={line.name}', report)
+        if saved:
             put(ROOT / 'docs' / 'performance.md', f'make bench LINE={line.name}, each patch', saved)
     except (SeriesError, ForkError) as error:
         print(f'error: {error}', file=sys.stderr)
