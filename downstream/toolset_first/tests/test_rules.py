@@ -535,9 +535,6 @@ def test_unknown_words_of_approvals_are_refused(options: Any) -> None:
         Approvals(**cast('dict[str, Any]', {'mode': 'approve-all', **options}))
 
 
-# Rules that name nothing
-
-
 def typed(name: str, amount: int, flag: bool, when: Annotated[str, 'x'], items: list[str], any: Any) -> None:
     """Take things of all types."""
 
@@ -629,6 +626,7 @@ TOOLS = """
         ('disk: {approval: []}', "4: 'disk': `approval` has a rule for each tool, not []."),
         ('disk: {approval: {rm: deny, rm: allow}}', "5: The key 'rm' is there twice."),
         ('disk: {approval: {rm: deny}}\n  disk: {}', "6: The key 'disk' is there twice."),
+        ('shell: {commands: {}, approval: {run: allow}}', "4: 'shell': `approval` has rules for run, which a function"),
         ('a: {approval: {b: deny}}', "4: 'a': The rule for `b` names no tool. The tools are called: `a`."),
     ],
 )
@@ -651,9 +649,6 @@ def test_rule_of_a_python_file_that_names_nothing_is_refused_when_the_project_is
         '`one`: The rule for `rn` names no tool. The tools are called: `rm`.',
         '`start`: The rule for `mian` names no tool. The tools are called: `main`.',
     ]
-
-
-# The rules of an entry
 
 
 def _echo(input: str) -> str:

@@ -64,9 +64,6 @@ async def use(spec: ToolsetSpec, folder: Path, *steps: Any, ask: Yes | None = No
     return said
 
 
-# Files
-
-
 async def test_files_are_listed_and_read(tmp_path: Path) -> None:
     (tmp_path / 'docs').mkdir()
     (tmp_path / 'docs' / 'a.md').write_text('Grüße', 'utf-8')
@@ -167,9 +164,6 @@ async def test_rule_comes_before_what_files_says_of_itself(rule: Any, said: str,
     ask = Yes()
     assert await use(spec, tmp_path, call('write_file', path='a', content='x'), ask=ask) == [said]
     assert ask.asked == []
-
-
-# Commands
 
 
 async def test_shell_runs_a_command_in_the_folder_after_someone_was_asked(tmp_path: Path) -> None:
@@ -355,23 +349,6 @@ def test_shell_has_no_default_that_allows(default: Any) -> None:
         shell(default=default)
 
 
-@pytest.mark.parametrize('rule', ['allow', 'ask', '{command: {"git*": deny, "*": allow}}'])
-def test_rules_in_place_of_those_for_commands_are_refused(rule: str, write: Write) -> None:
-    worker = f"""\
-        ---
-        name: a
-        model: test
-        entry: true
-        toolsets:
-          shell: {{commands: {{echo: deny}}, default: deny, approval: {{run: {rule}}}}}
-        ---
-        """
-    with pytest.raises(
-        ToolsetFirstError, match=r'`approval` has rules for run, .* Write `commands` and `default` instead'
-    ):
-        load_project(write(a__worker=worker))
-
-
 def test_toolsets_that_are_ready_are_named_in_worker_files(write: Write) -> None:
     worker = """\
         ---
@@ -416,9 +393,6 @@ async def test_toolset_of_the_project_takes_the_place_of_one_that_is_ready(write
     )
     (spec,) = load_project(folder).agents
     assert type(spec.toolset_specs[0].toolset).__name__ == 'Keeper'
-
-
-# Functions
 
 
 def double(number: int) -> int:
@@ -487,9 +461,6 @@ def test_wrong_functions_have_file_and_line(tools: str, fault: str, write: Write
     with pytest.raises(ProjectError) as error:
         load_project(folder)
     assert error.value.faults[0].startswith(f'{folder}/a.worker:4: {fault}')
-
-
-# The default model
 
 
 def test_model_of_the_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
