@@ -59,7 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         of_patches: Counted = {}
         with Progress(console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task('Preparing', total=len(groups))
-            sides = prepare(line) | (prepare_peers(line) if options.peers else {})
+            sides = prepare(line) if options.only != PATCHES else {}
+            sides |= prepare_peers(line) if options.peers else {}
             for part, group in groups:
                 progress.update(task, description=f'{part}: {group[0].workload} {group[0].size}')
                 try:
@@ -75,8 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     failed.append(error)
             if options.only in (None, PATCHES) and can_count():
                 progress.update(task, description='counting instructions of each patch')
-                places = prepare_patches(line)
-                of_patches = count([Count(*point, 5, tuple(places)) for point in OF_PATCHES], places)
+                try:
+                    places = prepare_patches(line)
+                    of_patches = count([Count(*point, 5, tuple(places)) for point in OF_PATCHES], places)
+                except SeriesError as error:
+                    failed.append(error)
         if options.only in (None, INSTRUCTIONS, PATCHES) and not can_count():
             print(
                 '`valgrind` is not installed: no instructions are counted, and goals are judged by times.',

@@ -79,11 +79,10 @@ def prepare(line: Line) -> dict[str, Place]:
     Args:
         line: The line. Its wheel is built.
     """
-    base, fork = (folder / 'bin' / 'python' for folder in make_environments(line))
-    (installed,) = base.parent.parent.glob(f'lib/python*/site-packages/{PACKAGE}')
+    base, fork, package = _environments(line)
     heart = [patch for patch in line.patches if patch.parent.name == 'heart']
     needed = all_needs(heart, direct_needs({patch: read_message(patch) for patch in line.patches}))
-    tree = _tree(line, 'heart', installed.parent, needed)
+    tree = _tree(line, 'heart', package, needed)
     return {'base': Place(base), 'heart': Place(base, path=tree), 'fork': Place(fork)}
 
 
@@ -93,15 +92,21 @@ def prepare_patches(line: Line) -> dict[str, Place]:
     Returns:
         The sides by the titles of the patches. The first one, `before`, has none of them.
     """
-    python, _ = (folder / 'bin' / 'python' for folder in make_environments(line))
-    (installed,) = python.parent.parent.glob(f'lib/python*/site-packages/{PACKAGE}')
+    python, _, package = _environments(line)
     speed = [patch for patch in line.patches if patch.parent.name == 'speed']
     before = line.patches[: line.patches.index(speed[0])]
-    places = {'before': Place(python, path=(tree := _tree(line, 'before', installed.parent, before)))}
+    places = {'before': Place(python, path=(tree := _tree(line, 'before', package, before)))}
     for number, patch in enumerate(speed):
         tree = _tree(line, f'speed-{number}', tree, [patch])
         places[read_message(patch).subject] = Place(python, path=tree)
     return places
+
+
+def _environments(line: Line) -> tuple[Path, Path, Path]:
+    """Return the interpreters of the base and the fork, and the folder that has the package of the base."""
+    base, fork = (folder / 'bin' / 'python' for folder in make_environments(line))
+    (installed,) = base.parent.parent.glob(f'lib/python*/site-packages/{PACKAGE}')
+    return base, fork, installed.parent
 
 
 def _tree(line: Line, name: str, source: Path, patches: Sequence[Path]) -> Path:
