@@ -11,7 +11,7 @@ import pytest
 from pydantic_ai_slim.fork.line import patch_name
 from series.line import Line, find_lines
 from series.message import all_needs, direct_needs, read_message
-from series.sizes import added_lines, lines_by_module
+from series.sizes import added_lines, lines_by_module, sizes
 
 LINES = find_lines(Path(__file__).parents[2])
 
@@ -181,3 +181,13 @@ def test_limits_the_private_package_is_six_modules_that_import_in_one_direction(
 def test_limits_the_tool_and_its_tests_stay_small(folder: str, most: int) -> None:
     paths = (Path(__file__).parents[2] / folder).rglob('*.py')
     assert sum(path.read_text('utf-8').count('\n') for path in paths) <= most
+
+
+@pytest.mark.skipif(len(LINES) < 2, reason='There is one line only.')
+@pytest.mark.parametrize('topics', [('fixes', 'heart'), ('scopes',)], ids=lambda topics: '-'.join(topics))
+def test_limits_older_lines_are_mostly_the_same_text(topics: tuple[str, ...]) -> None:
+    *older, _ = LINES
+    for line in older:
+        subjects = {read_message(patch).subject for patch in line.patches if patch.parent.name in topics}
+        counted = [size for size in sizes(LINES) if size.subject in subjects and size.common is not None]
+        assert sum(size.common or 0 for size in counted) >= 0.9 * sum(len(size.added[line.name]) for size in counted)
