@@ -38,6 +38,12 @@ NIGHTLY = ('examples', 'endurance', 'carried')
 SHARE, NIGHTLY_SHARE = ('--one-in=2', '--one-in=6'), ('--but-one-in=3', '--one-in=3')
 """Which variants of the contract's tests the newest Python and the oldest one run, in CI and by night. By night, each is run."""
 
+OLDER_SHARE = '--one-in=8'
+"""Which of them an older line runs in CI, on its newest Python alone."""
+
+OLDER = 'left out on an older line'
+"""What is said of parts that are for the newest line."""
+
 _SECONDS = {'engines': 180, 'carried': 180, 'examples': 120, 'endurance': 30, 'servers': 30, 'harness': 10}
 """How long parts take, about, that aren't for one version of Python."""
 
@@ -96,7 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         skip = NIGHTLY if share is SHARE else ()
         planned: Plan = {} if options.fork else plan_tool(rest, alone=share is not None, slow=options.nightly)
         for line in lines:
-            planned |= plan_line(line, _choose(options), options.python, rest, share, skip)
+            older = line.name != find_lines(ROOT)[-1].name
+            planned |= plan_line(line, _choose(options), options.python, rest, share, skip, older=older)
         parts = [*(plan_checks(lines) if share else ()), *(plan_nightly(lines) if options.nightly else ())]
         planned |= {part.title: part for part in parts}
     except (SeriesError, ForkError) as error:
@@ -177,11 +184,13 @@ def plan_line(
     rest: Sequence[str] = (),
     share: tuple[str, str] | None = None,
     skip: Sequence[str] = (),
+    *,
+    older: bool = False,
 ) -> Plan:
     """Plan the tests of a line on what is chosen of the Python versions that were asked for, or that it supports.
 
     With a `share`, the newest of them and the others run these of the variants, if there are others. What
-    to `skip` is named as in `_SECONDS`.
+    to `skip` is named as in `_SECONDS`. Of an `older` line, the contract is tested and nothing else.
 
     Raises:
         NoWheelError: The fork isn't built.
@@ -192,7 +201,8 @@ def plan_line(
         return {line.version: SKIPPED if asked else NO_PYTHON}
     planned: Plan = {f'{line.version} on Python {version}': SKIPPED for version in versions if version not in found}
     newest = [*found][-1]
-    chosen = choose([*found])
+    short = older and share is SHARE
+    chosen = [newest] if short else choose([*found])
     wheel = built_wheel(line)
     others = [f'--ignore=tests/fork/{folder}' for folder in ('engines', 'examples', 'harness', 'servers')]
     for version, python in found.items():
@@ -201,9 +211,13 @@ def plan_line(
             planned[title] = LEFT_OUT
             continue
         folders = ['-n', 'auto', '--dist', 'worksteal', 'tests/fork', *others]
-        if share and len(chosen) > 1:
+        if short:
+            folders.append(OLDER_SHARE)
+        elif share and len(chosen) > 1:
             folders.append(share[version != newest])
         planned[title] = _plan_part(title, folders, [wheel], line, version, python, rest)
+    if older:
+        return planned | {f'{line.version} in engines, examples and servers': OLDER}
     parts = {
         'engines': (
             'in the durable engines',

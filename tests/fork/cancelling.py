@@ -18,6 +18,7 @@ from pydantic_ai import AbstractToolset, Agent, RunContext
 from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 
 from .delegation import Notes, calling, delegating
+from .line import left_by_the_fork
 from .toolsets import Journal, Server, Session, once_per_run
 
 Start = Callable[[], Awaitable[Any]]
@@ -149,7 +150,7 @@ async def cancel_at(step: int, start: Start, *, times: int = 1) -> bool:
         raise AssertionError('What was cancelled succeeded')
     for _ in range(5):
         await asyncio.sleep(0)
-    assert asyncio.all_tasks() <= before, asyncio.all_tasks() - before
+    assert left_by_the_fork(asyncio.all_tasks() - before) == []
     return True
 
 

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
+from importlib.metadata import version
 from typing import Any
 
-from pydantic_ai import AbstractToolset, Agent, RunContext, ToolDefinition, WrapperToolset
+import pytest
+from pydantic_ai import AbstractToolset, Agent, RunContext, ToolDefinition, WrapperToolset, exceptions
+
+IS_1 = version('pydantic-ai-slim').startswith('1.')
+"""Whether it is the line of 1.x. `docs/lines.md` lists what it doesn't have."""
+
+not_on_1 = pytest.mark.skipif(IS_1, reason='The line of 1.x does not have it.')
+"""Leaves a test out there."""
+
+RunCancelled: Any = getattr(exceptions, 'RunCancelled', None)
+"""What a run raises whose scope ends. On 1.x, the scope waits for it instead."""
+
+
+def left_by_the_fork(tasks: Iterable[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
+    """Leave out the tasks that the line's base leaves itself: on 1.x, `wrap_run()` where the toolsets of a run can't be entered."""
+    return [task for task in tasks if not (IS_1 and getattr(task.get_coro(), '__name__', '') == 'wrap_run')]
+
 
 WAYS_TO_MAKE_DURABLE = ('capability', 'wrapper')
 """How an agent is made for a durable engine: by a capability of the agent, or by an agent that wraps it."""

@@ -20,9 +20,10 @@ from pydantic_ai import (
 )
 
 from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all
+from .line import not_on_1
 from .toolsets import METHODS
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, not_on_1]
 
 with warnings.catch_warnings():
     warnings.simplefilter('ignore')  # it's deprecated in favour of `ModelRetry`

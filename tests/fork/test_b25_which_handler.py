@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from .approvals import OUTPUTS, Handler, Tools, agent_of, approve
+from .line import not_on_1
 from .toolsets import METHODS
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, not_on_1]
 
 methods = pytest.mark.parametrize('method', METHODS)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from pydantic_ai import UserError
-from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.toolsets import ToolsetScope
 
 from .delegation import calling
+from .line import RunCancelled, not_on_1
 from .toolsets import Journal, Server, Session, run_as
 
-pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings('ignore:No agent run has worked')]
+pytestmark = [pytest.mark.anyio, not_on_1, pytest.mark.filterwarnings('ignore:No agent run has worked')]
 
 
 @pytest.mark.parametrize('method', ['run', 'iter', 'run_stream', 'run_stream_events'])

@@ -19,7 +19,7 @@ from pydantic_ai.toolsets import CombinedToolset, DynamicToolset
 from typing_extensions import Self
 
 from .delegation import delegating
-from .line import stream_events
+from .line import IS_1, stream_events
 from .toolsets import METHODS, once_per_run, run_as, scripted, tool_of
 
 ALIVE: list[weakref.ref[Any]] = []
@@ -83,12 +83,12 @@ NEEDS_THE_COLLECTOR = {
     ('run_stream', 'left'),
     ('run_stream_events', 'left'),
 }
-"""After what the base keeps what a run worked with in a cycle of its own, on both lines."""
+"""After what the base keeps what a run worked with in a cycle of its own; on 1.x, it always does."""
 
 
 def check_freed(number: int, method: str = '', how: str = '') -> None:
     """Check that at least so many toolsets were made, and that all of them are gone."""
-    if (method, how) in NEEDS_THE_COLLECTOR:
+    if IS_1 or (method, how) in NEEDS_THE_COLLECTOR:
         gc.collect()
     assert len(ALIVE) >= number
     kept = Counter(type(toolset).__name__ for each in ALIVE if (toolset := each()) is not None)

@@ -11,9 +11,10 @@ from pydantic_ai import Agent, RunContext, UserError
 from pydantic_ai.capabilities import AbstractCapability, CombinedCapability, WrapperCapability
 
 from .capabilities import Counting
+from .line import not_on_1
 from .toolsets import METHODS, Journal, Session, run_as, scripted
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, not_on_1]
 
 
 class Wrapper(WrapperCapability[Any]):

@@ -22,6 +22,8 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent
 
+from .line import not_on_1
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / 'docs'
 SHOWN = re.compile(r'^<!-- show: .*?^<!-- /show -->$', re.DOTALL | re.MULTILINE)
@@ -167,8 +169,16 @@ def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 # It describes a toolset that shares its state, of which its runs warn
 _WARNED = pytest.mark.filterwarnings('ignore::pydantic_ai.exceptions.ToolsetStateWarning')
+_NOT_ON_1 = {
+    'chat_with_approvals',
+    'deferred_tool_delegation',
+    'deferred_tool_handler',
+    'deferred_tool_leftovers',
+    'stateful_capability',
+    'stop_by_token',
+}
 _PROGRAMS = [
-    pytest.param(name, marks=_WARNED if name == 'describe_lifecycle' else ())
+    pytest.param(name, marks=_WARNED if name == 'describe_lifecycle' else not_on_1 if name in _NOT_ON_1 else ())
     for name in EXAMPLES
     if name not in NO_PROGRAM
 ]
