@@ -8,10 +8,9 @@ import pytest
 from pydantic_ai.agent import WrapperAgent
 
 from .approvals import Handler, Tools, agent_of, answer_all
-from .line import not_on_1
 from .toolsets import METHODS
 
-pytestmark = [pytest.mark.anyio, not_on_1]
+pytestmark = pytest.mark.anyio
 
 ALL = ['delete', 'look', 'write', 'send']
 """A call of each kind, in one response."""

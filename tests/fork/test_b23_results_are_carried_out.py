@@ -20,10 +20,9 @@ from pydantic_ai import (
 )
 
 from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all
-from .line import not_on_1
 from .toolsets import METHODS
 
-pytestmark = [pytest.mark.anyio, not_on_1]
+pytestmark = pytest.mark.anyio
 
 with warnings.catch_warnings():
     warnings.simplefilter('ignore')  # it's deprecated in favour of `ModelRetry`

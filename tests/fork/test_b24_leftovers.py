@@ -8,10 +8,9 @@ import pytest
 from pydantic_ai import DeferredToolRequests, DeferredToolResults
 
 from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, answer_none, returned
-from .line import not_on_1
 from .toolsets import METHODS, run
 
-pytestmark = [pytest.mark.anyio, not_on_1]
+pytestmark = pytest.mark.anyio
 
 ASKING = ['delete', 'send', 'write']
 EVERY_PART = [set(part) for part in chain.from_iterable(combinations(ASKING, size) for size in range(4))]

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from .approvals import OUTPUTS, Handler, Tools, agent_of, approve
-from .line import not_on_1
 from .toolsets import METHODS
 
-pytestmark = [pytest.mark.anyio, not_on_1]
+pytestmark = pytest.mark.anyio
 
 methods = pytest.mark.parametrize('method', METHODS)
 

@@ -25,10 +25,9 @@ from pydantic_ai import (
 
 from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, approve, calling
 from .capabilities import handling_deferred_calls
-from .line import not_on_1
 from .toolsets import METHODS, Journal, Session
 
-pytestmark = [pytest.mark.anyio, not_on_1]
+pytestmark = pytest.mark.anyio
 
 NOT_ASKED: dict[str, Any] = {'nothing': {'who': 'Ada'}}
 """Metadata for a call that wasn't asked for."""

@@ -18,10 +18,9 @@ from pydantic_ai import (
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
 from .approvals import OUTPUTS, Handler, Tools, answer_none, approve, returned
-from .line import not_on_1
 from .toolsets import METHODS
 
-pytestmark = [pytest.mark.anyio, not_on_1]
+pytestmark = pytest.mark.anyio
 
 
 def parts_of(info: AgentInfo, messages: list[ModelMessage], parts: list[str]) -> list[Any]:

@@ -9,10 +9,9 @@ import pytest
 from pydantic_ai import Agent, DeferredToolRequests, FunctionToolset, RunContext
 
 from .approvals import OUTPUTS, Handler, Tools, agent_of, answer_all, approve, calling, returned
-from .line import not_on_1
 from .toolsets import METHODS, run
 
-pytestmark = [pytest.mark.anyio, not_on_1]
+pytestmark = pytest.mark.anyio
 
 
 def delegating(child: Agent[Any, Any], calls: list[str], method: str = 'run', **options: Any) -> Agent[Any, Any]:

@@ -15,10 +15,9 @@ from pydantic_ai.capabilities import Instrumentation
 from pydantic_ai.models.instrumented import InstrumentationSettings
 
 from .approvals import OUTPUTS, Tools, agent_of
-from .line import not_on_1
 from .toolsets import METHODS
 
-pytestmark = [pytest.mark.anyio, not_on_1]
+pytestmark = pytest.mark.anyio
 
 NAME = 'ask deferred tool handler'
 

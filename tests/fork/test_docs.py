@@ -170,10 +170,6 @@ def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 # It describes a toolset that shares its state, of which its runs warn
 _WARNED = pytest.mark.filterwarnings('ignore::pydantic_ai.exceptions.ToolsetStateWarning')
 _NOT_ON_1 = {
-    'chat_with_approvals',
-    'deferred_tool_delegation',
-    'deferred_tool_handler',
-    'deferred_tool_leftovers',
     'stateful_capability',
     'stop_by_token',
 }

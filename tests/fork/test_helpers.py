@@ -11,12 +11,11 @@ import pytest
 from pydantic_ai import Agent
 
 from . import approvals, cancelling, delegation, factories, toolsets, trees
-from .line import not_on_1
 
 
 @pytest.mark.parametrize(
     'module',
-    [pytest.param(approvals, marks=not_on_1), cancelling, delegation, factories, toolsets, trees],
+    [approvals, cancelling, delegation, factories, toolsets, trees],
     ids=lambda module: module.__name__.rpartition('.')[2],
 )
 def test_helpers_do_what_their_example_shows(module: ModuleType, tmp_path: Path) -> None:

@@ -38,9 +38,9 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 
 from .approvals import OUTPUTS, calling
 from .capabilities import handling_deferred_calls
-from .line import not_on_1, stream_events
+from .line import stream_events
 
-pytestmark = [pytest.mark.anyio, not_on_1]
+pytestmark = pytest.mark.anyio
 
 CHUNKS = 10
 SCRIPTS = 2000 if os.environ.get('HYPOTHESIS_PROFILE') == 'thorough' else 20
