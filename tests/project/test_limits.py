@@ -54,6 +54,9 @@ LINES_OF_TOPICS = {
 }
 """How many lines the patches of a topic may add to the package, empty ones, comments and docstrings among them."""
 
+OWN_TEXT = 1.02
+"""By which factor a topic may be larger on an older line, whose base lacks what the newest one has."""
+
 STANDS_ON = {
     'fixes': set[str](),
     'heart': {'fixes'},
@@ -144,7 +147,8 @@ def test_limits_topics_and_patches_stay_small(line: Line) -> None:
     lines = {patch: len(added_lines(patch)) for patch in line.patches}
     of_topics = {name: sum(lines[patch] for patch in lines if topic(patch) == name) for name in LINES_OF_TOPICS}
     assert sum(of_topics.values()) == sum(lines.values())
-    assert {name: count for name, count in of_topics.items() if count > LINES_OF_TOPICS[name]} == {}
+    factor = 1 if line.name == LINES[-1].name else OWN_TEXT
+    assert {name: count for name, count in of_topics.items() if count > factor * LINES_OF_TOPICS[name]} == {}
     assert {patch_name(patch): count for patch, count in lines.items() if count > 250} == {}
 
 
@@ -184,10 +188,10 @@ def test_limits_the_tool_and_its_tests_stay_small(folder: str, most: int) -> Non
 
 
 @pytest.mark.skipif(len(LINES) < 2, reason='There is one line only.')
-@pytest.mark.parametrize('topics', [('fixes', 'heart'), ('scopes',)], ids=lambda topics: '-'.join(topics))
-def test_limits_older_lines_are_mostly_the_same_text(topics: tuple[str, ...]) -> None:
+@pytest.mark.parametrize('name', ['heart', 'scopes'])
+def test_limits_older_lines_are_mostly_the_same_text(name: str) -> None:
     *older, _ = LINES
     for line in older:
-        subjects = {read_message(patch).subject for patch in line.patches if patch.parent.name in topics}
+        subjects = {read_message(patch).subject for patch in line.patches if topic(patch) == name}
         counted = [size for size in sizes(LINES) if size.subject in subjects and size.common is not None]
         assert sum(size.common or 0 for size in counted) >= 0.9 * sum(len(size.added[line.name]) for size in counted)
