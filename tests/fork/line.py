@@ -26,7 +26,7 @@ def left_by_the_fork(tasks: Iterable[asyncio.Task[Any]]) -> list[asyncio.Task[An
     return [task for task in tasks if not (IS_1 and getattr(task.get_coro(), '__name__', '') == 'wrap_run')]
 
 
-WAYS_TO_MAKE_DURABLE = ('capability', 'wrapper')
+WAYS_TO_MAKE_DURABLE = ('wrapper',) if IS_1 else ('capability', 'wrapper')
 """How an agent is made for a durable engine: by a capability of the agent, or by an agent that wraps it."""
 
 ALONE_OR_WRAPPED: dict[str, Callable[[Any], Any]] = {

@@ -26,7 +26,7 @@ def test_b30_stateful_toolset_is_refused_when_the_agent_is_wrapped(way: str, wra
 
 
 def test_b30_stateful_toolset_is_refused_behind_shared(way: str):
-    with pytest.raises(UserError, match=r"Session 'my-session' is stateful.*override `export_state\(\)`"):
+    with pytest.raises(UserError, match=r"Session 'my-session' is stateful.*[Kk]eep the state outside"):
         for_temporal(way, TestModel(), [Session('my-session', Journal()).shared()])
 
 
