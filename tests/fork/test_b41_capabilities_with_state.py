@@ -11,10 +11,9 @@ from pydantic_ai import Agent, RunContext, UserError
 from pydantic_ai.capabilities import AbstractCapability, CombinedCapability, WrapperCapability
 
 from .capabilities import Counting
-from .line import not_on_1
 from .toolsets import METHODS, Journal, Session, run_as, scripted
 
-pytestmark = [pytest.mark.anyio, not_on_1]
+pytestmark = pytest.mark.anyio
 
 
 class Wrapper(WrapperCapability[Any]):

@@ -169,10 +169,7 @@ def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 # It describes a toolset that shares its state, of which its runs warn
 _WARNED = pytest.mark.filterwarnings('ignore::pydantic_ai.exceptions.ToolsetStateWarning')
-_NOT_ON_1 = {
-    'stateful_capability',
-    'stop_by_token',
-}
+_NOT_ON_1 = {'stop_by_token'}
 _PROGRAMS = [
     pytest.param(name, marks=_WARNED if name == 'describe_lifecycle' else not_on_1 if name in _NOT_ON_1 else ())
     for name in EXAMPLES
