@@ -190,7 +190,7 @@ def plan_line(
     """Plan the tests of a line on what is chosen of the Python versions that were asked for, or that it supports.
 
     With a `share`, the newest of them and the others run these of the variants, if there are others. What
-    to `skip` is named as in `_SECONDS`. Of an `older` line, the contract is tested and nothing else.
+    to `skip` is named as in `_SECONDS`. Of an `older` line, the contract is tested, and its engines where others aren't skipped.
 
     Raises:
         NoWheelError: The fork isn't built.
@@ -216,8 +216,6 @@ def plan_line(
         elif share and len(chosen) > 1:
             folders.append(share[version != newest])
         planned[title] = _plan_part(title, folders, [wheel], line, version, python, rest)
-    if older:
-        return planned | {f'{line.version} in engines, examples and servers': OLDER}
     parts = {
         'engines': (
             'in the durable engines',
@@ -232,11 +230,16 @@ def plan_line(
         # In place of the one release that it asks for
         harness = [*in_place_of_base(line, 'harness'), '--requirement', ROOT / 'requirements' / 'harness.in']
         parts['harness'] = 'under pydantic-ai-harness', 'tests/fork/harness', harness
+    if older:
+        parts = {'engines': parts['engines']} if not skip else {}
+        planned[f'{line.version} in examples and servers'] = OLDER
     # On the newest Python only, since what differs between versions is tested without these packages.
     for name, (what, folder, requirements) in parts.items():
         title = f'{line.version} {what}, on Python {newest}'
         part = None if name in skip else _plan_part(title, [folder], requirements, line, name, found[newest], rest)
         planned[title] = part or SLOW
+    if older:
+        return planned
     title = f'{line.version} with the tests of its patches, on Python {newest}'
     # Their servers are each for a file.
     chosen = ['-n', 'auto', '--dist', 'loadfile']

@@ -143,7 +143,9 @@ def _workspace(line: Line, folder: Path) -> dict[str, Metadata]:
 
 def _required(line: Line, workspace: Mapping[str, Metadata], settings: Mapping[str, Any], install: str) -> list[str]:
     """Return what an install requires directly, as upstream's CI makes it: `uv run` with `--package pydantic-ai-slim`, nothing, or `--all-extras`."""
-    default: list[str] = settings.get('tool', {}).get('uv', {}).get('default-groups', ['dev'])
+    of_uv: Mapping[str, Any] = settings.get('tool', {}).get('uv', {})
+    default: list[str] = of_uv.get('default-groups', ['dev'])
+    elsewhere = {canonicalize_name(name) for name, source in of_uv.get('sources', {}).items() if 'git' in source}
     groups = ['dev'] if install == 'slim' else default
     known = settings.get('dependency-groups', {})
     listed = [Requirement(text) for name in groups for text in _group(known, name)]
@@ -157,7 +159,7 @@ def _required(line: Line, workspace: Mapping[str, Metadata], settings: Mapping[s
         if name in workspace:
             found.add(f'{name}==={line.base}')
         # One with an address is from a repository at some commit, which the time of the release says nothing about.
-        elif requirement.url is None:
+        elif requirement.url is None and name not in elsewhere:
             found.add(str(requirement))
     return sorted(found)
 

@@ -112,4 +112,4 @@ async def test_b29_toolsets_of_a_run_are_used_or_refused(way: str):
     try:
         assert await run() == ['given']
     except UserError as error:
-        assert 'toolsets' in str(error)
+        assert 'toolsets' in str(error).lower()

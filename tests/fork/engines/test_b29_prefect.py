@@ -11,7 +11,7 @@ from prefect import flow
 from pydantic_ai import FunctionToolset, RunContext, ToolsetTool, UserError
 from typing_extensions import Self
 
-from ..line import WAYS_TO_MAKE_DURABLE
+from ..line import WAYS_TO_MAKE_DURABLE, not_on_1
 from ..toolsets import Journal, Server, Session, scripted
 from .agents import INSIDE, call_given, for_prefect, run_as
 
@@ -120,6 +120,7 @@ async def test_b29_exits_see_the_exception_of_the_flow(way: str):
     assert traceback is not None
 
 
+@not_on_1
 async def test_b29_retried_flow_has_a_fresh_copy_and_the_recorded_results(way: str):
     journal = Journal()
     first, second = Notes('first', journal), Notes('second', journal, [ConnectionError('no connection')])
@@ -139,6 +140,7 @@ async def test_b29_retried_flow_has_a_fresh_copy_and_the_recorded_results(way: s
     assert (one.values, another.values) == (['run'], ['run'])
 
 
+@not_on_1
 async def test_b29_retried_flow_has_the_recorded_results_with_deps_that_can_only_be_pickled(way: str):
     class Account:
         def __init__(self, user: str):
@@ -183,4 +185,4 @@ async def test_b29_toolsets_of_a_run_are_used_or_refused(way: str):
     try:
         assert await run() == ['given']
     except UserError as error:
-        assert 'toolsets' in str(error)
+        assert 'toolsets' in str(error).lower()
