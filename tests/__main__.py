@@ -238,13 +238,12 @@ def plan_line(
         title = f'{line.version} {what}, on Python {newest}'
         part = None if name in skip else _plan_part(title, [folder], requirements, line, name, found[newest], rest)
         planned[title] = part or SLOW
-    if older:
-        return planned
     title = f'{line.version} with the tests of its patches, on Python {newest}'
     # Their servers are each for a file.
     chosen = ['-n', 'auto', '--dist', 'loadfile']
     part = _plan_part(title, chosen, carried_need(line), line, 'carried', found[newest], rest, write_carried)
-    planned[title] = SLOW if 'carried' in skip else part
+    # Those of an older line are run in no tree.
+    planned[title] = SLOW if 'carried' in skip and not older else part
     return planned
 
 

@@ -1,15 +1,20 @@
-"""The tests that the patches carry, which run on the built wheel as a part of the contract."""
+"""The tests that the patches carry, which run on the built wheel as a part of the contract.
+
+A patch of an older line carries only the tests in which it differs. Those of the newest line's patch of the same name run there as well.
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
 from series.base import base_repository, clone
 from series.environments import built_wheel, overrides
-from series.line import Line
+from series.git import Git
+from series.line import Line, find_lines
 
 
 def _say_nothing(step: str, done: int = 0, of: int | None = None) -> None:
@@ -25,18 +30,31 @@ def write_carried(line: Line) -> list[str]:
         The files with tests.
 
     Raises:
-        DownloadError: The base, whose settings these are, can't be got.
+        DownloadError: A base, whose settings these are, can't be got.
     """
-    folder = line.root / 'build' / 'carried' / line.name
+    git, added = _with_tests(line, line.name, line.patches)
+    newest = find_lines(line.root)[-1]
+    if newest.name != line.name:
+        names = {(patch.parent.name, patch.name) for patch in line.patches}
+        twins = [patch for patch in newest.patches if (patch.parent.name, patch.name) in names]
+        others, common = _with_tests(newest, f'{line.name}-common', twins, *(f'--exclude={path}' for path in added))
+        for path in set(common).difference(added):
+            shutil.copyfile(others.folder / path, git.folder / path)
+            added.append(path)
+    return sorted(str(git.folder / path) for path in added if Path(path).match('test_*.py'))
+
+
+def _with_tests(line: Line, name: str, patches: Iterable[Path], *options: str) -> tuple[Git, list[str]]:
+    """Check out the line's base without the package, apply what patches do to its tests, and return which files they add."""
+    folder = line.root / 'build' / 'carried' / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     git = clone(base_repository(line, _say_nothing), folder, 'HEAD')
-    for patch in line.patches:
-        git.run('apply', '--whitespace=nowarn', '--include=tests/*', str(patch.resolve()))
+    for patch in patches:
+        git.run('apply', '--whitespace=nowarn', *options, '--include=tests/*', str(patch.resolve()))
     shutil.rmtree(folder / UPSTREAM_FOLDER)
     # What upstream has too is for `make matrix`.
-    added = git.lines('ls-files', '--others', 'tests')
-    return sorted(str(folder / path) for path in added if Path(path).match('test_*.py'))
+    return git, git.lines('ls-files', '--others', 'tests')
 
 
 def requirements(line: Line) -> list[str | Path]:

@@ -23,7 +23,7 @@ from series.environments import keep_environment, line_python, overrides
 from series.errors import ApplyError, Fault, VerifyError
 from series.folders import lock, scratch
 from series.git import Git
-from series.line import Line
+from series.line import Line, find_lines
 from series.lint import new_findings
 from series.merge import apply_one
 from series.message import all_needs, direct_needs, message_faults, read_message
@@ -88,6 +88,9 @@ def verify(
     patch that doesn't need all patches before it is checked once more on those that it needs, and each that it needs must be
     missed when it isn't there. The tree and the patches stay as they are.
 
+    The patches of an older line carry only the tests in which it differs from the newest. What needs the others isn't checked:
+    which lines are run, and whether each need is missed.
+
     Args:
         environment: Makes the interpreter that imports and tests are run with.
         together: Whether to import and test the patches together only, after the last. On what it needs each has to apply even so.
@@ -109,7 +112,8 @@ def verify(
         report('Checking the base out')
         git = clone(base, folder / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
-        found, checks = _plan(git, line.patches, report, together=together, only=only)
+        older = line.name != find_lines(line.root)[-1].name
+        found, checks = _plan(git, line.patches, report, together=together, only=only, older=older)
         if together and not only:
             for check in checks:
                 check.tested, check.measured = check.commit == checks[-1].commit, False
@@ -132,9 +136,12 @@ def verify(
 
 
 def _plan(
-    git: Git, patches: list[Path], report: Report, *, together: bool, only: Path | None
+    git: Git, patches: list[Path], report: Report, *, together: bool, only: Path | None, older: bool
 ) -> tuple[list[Verified], list[_Check]]:
-    """Check what needs no Python, and make the commits on which the rest is to be checked: not on what each needs, if `together`."""
+    """Check what needs no Python, and make the commits on which the rest is to be checked: not on what each needs, if `together`.
+
+    The patches of an `older` line leave tests and pages to those of the newest, so they needn't carry any.
+    """
     messages = {patch: read_message(patch) for patch in patches}
     needs = direct_needs(messages)
     stack = _Stack(git)
@@ -156,15 +163,15 @@ def _plan(
             break
         git.run('checkout', '--quiet', '--detach', commit)
         paths = git.lines('-c', 'core.quotePath=false', 'diff', '--name-only', '--no-renames', 'HEAD~1', 'HEAD')
-        verified.faults += _path_faults(git, paths)
-        checks.append(_Check(verified, commit, paths, measured=True))
+        verified.faults += _path_faults(git, paths, tested=not older)
+        checks.append(_Check(verified, commit, paths, measured=not older))
         if patch == patches[-1] and not only:
             checks.append(_Check(verified, commit, sorted(carried.difference(paths)), last=True))
         carried.update(paths)
         # It has to apply there in any case.
         apart = [*_apart(stack, verified, paths, patches[:number], needs)]
         if not together:
-            checks += [*apart, *_unneeded(stack, verified, paths, needs)]
+            checks += [*apart, *([] if older else _unneeded(stack, verified, paths, needs))]
     else:
         # A patch that says what a mail says of itself, or was edited by hand, comes out otherwise.
         commits = f'{checks[0].commit}^!' if only else f'{tree.BASE}..{stack.commit(patches)}'
@@ -247,14 +254,14 @@ def _run_all(checks: list[_Check], git: Git, python: Path, folder: Path, report:
         check.verified.faults += check.faults
 
 
-def _path_faults(git: Git, paths: Sequence[str]) -> Iterator[Fault]:
-    """Say what a patch touches that it must not."""
+def _path_faults(git: Git, paths: Sequence[str], *, tested: bool) -> Iterator[Fault]:
+    """Say what a patch touches that it must not, and, if it has to be `tested`, that it isn't."""
     for path in paths:
         if not path.startswith(_PATHS):
             yield Fault(f'It touches `{path}`, which is in none of {_listed(_PATHS)}.')
         elif not git.attempt('check-ignore', '--quiet', '--no-index', path).returncode:
             yield Fault(f"It touches `{path}`, which upstream's `.gitignore` keeps out.")
-    if any(path.startswith(_PACKAGE) for path in paths) and not any(_is_test(path) for path in paths):
+    if tested and any(path.startswith(_PACKAGE) for path in paths) and not any(_is_test(path) for path in paths):
         yield Fault(f'It changes `{_PACKAGE}` and carries no test of that.')
 
 

@@ -144,6 +144,18 @@ def test_carry_commits_a_fixup_to_the_other_tree_where_its_text_differs(line: Li
     assert len(extract(to, quiet)) == 1
 
 
+def test_carry_leaves_out_the_tests_that_the_other_line_leaves_to_this_one(line: Line, to: Line, user: User) -> None:
+    tree = User(to.tree)
+    (to.tree / 'tests/letters.txt').unlink()
+    tree.git('commit', '--quiet', '--all', '--amend', '--message', 'Add 1.1.0')
+    fixup(user, SWAP, {TOOLS: SWAPPED.replace('def add(', 'def plus('), 'tests/letters.txt': 'changed'})
+    fixup(user, 'Add letters', {'tests/letters.txt': 'changed again'})
+    assert carry(line, to, quiet) == Carried(to, [f'fixup! {SWAP}'], ['fixup! Add letters'], [])
+    assert text(to, TOOLS) == OTHER.replace('def add(', 'def plus(')
+    assert not (to.tree / 'tests/letters.txt').exists()
+    assert state(to)[1:] == ('', 'series')
+
+
 def test_carry_keeps_author_and_message(line: Line, to: Line, user: User) -> None:
     user.commit(f'fixup! {SWAP}\n\nThe reason.', {TOOLS: SWAPPED.replace('def add(', 'def plus(')})
     carry(line, to, quiet)

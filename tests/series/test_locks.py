@@ -18,10 +18,14 @@ SETTINGS = """\
 [tool.uv]
 default-groups = ["dev", "docs"]
 
+[tool.uv.sources]
+theme = { git = "https://example.com/theme" }
+pydantic-ai = { workspace = true }
+
 [dependency-groups]
 dev = ["pytest>=8", "tool @ git+https://example.com/tool@1234", "trio"]
 docs = [{ include-group = "pages" }, "pydantic-ai[agents]"]
-pages = ["mkdocs>=1"]
+pages = ["mkdocs>=1", "theme"]
 """
 
 STANDARD = f"""\

@@ -335,6 +335,17 @@ def test_verify_of_a_patch_that_does_not_name_what_it_uses_shows_what_fails(line
     assert 'cannot import name' in fault.words
 
 
+def test_verify_of_an_older_line_asks_for_no_tests_that_the_newest_has(line: Line, user: User) -> None:
+    write(line, user, (MESSAGE.format('Add `subtract()`'), {TOOLS: SUBTRACT[TOOLS]}))
+    assert faults(line) == [
+        'It changes `pydantic_ai_slim/pydantic_ai/` and carries no test of that.',
+        'The tests that it carries do not run all lines that it adds.',
+    ]
+    shutil.copytree(line.folder, newest := line.folder.with_name('1.1.0'))
+    (newest / 'line.toml').write_text((newest / 'line.toml').read_text().replace('"1.0.0"', '"1.1.0"'))
+    assert [verified.tests for verified in check(line)] == [0]
+
+
 @pytest.mark.slow
 def test_verify_together_tests_the_patches_once_after_the_last(line: Line, user: User) -> None:
     write(line, user, (MESSAGE.format('Use `subtract()`'), USE), (MESSAGE.format('Add `subtract()`'), SUBTRACT))
