@@ -16,6 +16,9 @@ from series.environments import built_wheel, overrides
 from series.git import Git
 from series.line import Line, find_lines
 
+_NEWEST_ONLY = 'tests/test_toolset_realtime.py'
+"""Tests of what only the newest line's base has."""
+
 
 def _say_nothing(step: str, done: int = 0, of: int | None = None) -> None:
     """Report no step."""
@@ -38,7 +41,7 @@ def write_carried(line: Line) -> list[str]:
         names = {(patch.parent.name, patch.name) for patch in line.patches}
         twins = [patch for patch in newest.patches if (patch.parent.name, patch.name) in names]
         others, common = _with_tests(newest, f'{line.name}-common', twins, *(f'--exclude={path}' for path in added))
-        for path in set(common).difference(added):
+        for path in set(common).difference(added, [_NEWEST_ONLY]):
             shutil.copyfile(others.folder / path, git.folder / path)
             added.append(path)
     return sorted(str(git.folder / path) for path in added if Path(path).match('test_*.py'))

@@ -1,4 +1,4 @@
-"""Check types with pyright strict: of our own code, and of the files of the tree that the patches touch."""
+"""Check types with pyright strict: of our own code, which is written for the newest line, and of the files of the tree that the patches touch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from series.base import clone
 from series.environments import ENGINES, built_wheel, line_python, make_environment, overrides
 from series.errors import SeriesError
 from series.git import Git
-from series.line import Line, find_line
+from series.line import Line, find_line, find_lines
 from series.progress import waiting
 from series.verbs.apply import apply
 from series.verbs.verify import upstream_environment
@@ -31,10 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name = next(iter(sys.argv[1:] if arguments is None else arguments), None)
     try:
         line = find_line(ROOT, name)
-        print('Types of our own code:', flush=True)
-        with waiting('Checking the types of our own code'):
-            own = pyright(ROOT, _own_environment(line), version=line.python[0])
-        print('\n'.join([*own, f'{len(own)} errors']))
+        own: list[str] = []
+        if line.name == find_lines(ROOT)[-1].name:
+            print('Types of our own code:', flush=True)
+            with waiting('Checking the types of our own code'):
+                own = pyright(ROOT, _own_environment(line), version=line.python[0])
+            print('\n'.join([*own, f'{len(own)} errors']))
         if not line.tree.exists():
             apply(line, _report)
         print(f'Types of what the patches touch in `{line.show(line.tree)}`:', flush=True)
