@@ -28,7 +28,7 @@ from typing_extensions import Self
 
 # The examples run without this repository being installed.
 sys.path.append(str(Path(__file__).parents[1]))
-from series.postgres import NoPostgresError, postgres_server
+from examples.postgres import NoPostgresError, postgres_server
 
 
 class NoScopes(toolsets.CombinedToolset[Any]):

@@ -12,11 +12,11 @@ from pathlib import Path
 from packaging.version import Version
 
 from examples.__main__ import requirements as examples_need
+from examples.postgres import NoPostgresError, find_postgres
 from pydantic_ai_slim.fork.errors import ForkError
 from series.environments import ENGINES, built_wheel, find_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
-from series.postgres import NoPostgresError, find_postgres
 from tests.carried import in_place_of_base, write_carried
 from tests.carried import requirements as carried_need
 from tests.checks import plan_checks, plan_nightly

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from docs import outputs, shown
-from series.postgres import NoPostgresError, find_postgres
+from examples.postgres import NoPostgresError, find_postgres
 
 ROOT = Path(__file__).parents[2]
 PAGES = shown.written_pages()

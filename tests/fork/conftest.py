@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 
 # These tests run without this repository on the path.
 sys.path.append(str(Path(__file__).parents[2]))
-from series.postgres import NoPostgresError, postgres_server
+from examples.postgres import NoPostgresError, postgres_server
 
 with warnings.catch_warnings():
     # Warnings are errors in these tests, but what the base's dependencies say while they are imported is not our concern.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from series.postgres import NoPostgresError
+from examples.postgres import NoPostgresError
 from tests.__main__ import left_out
 
 

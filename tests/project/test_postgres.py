@@ -10,12 +10,12 @@ import time
 
 import pytest
 
-from series.postgres import NoPostgresError, find_postgres
+from examples.postgres import NoPostgresError, find_postgres
 from tests.series.upstream import ROOT
 
 STARTED = """\
 import signal, subprocess, time
-from series.postgres import find_postgres, postgres_server
+from examples.postgres import find_postgres, postgres_server
 
 # A shell that runs this in the background has its children ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -10,8 +10,8 @@ import pytest
 from pydantic_ai import Agent, FunctionToolset
 from pydantic_ai.models import Model
 
+from examples.postgres import NoPostgresError
 from examples.support import Step, call, database, run_main, script, scripts
-from series.postgres import NoPostgresError
 
 pytestmark = pytest.mark.anyio
 
