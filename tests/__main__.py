@@ -242,6 +242,8 @@ def plan_line(
     # Their servers are each for a file.
     chosen = ['-n', 'auto', '--dist', 'loadfile']
     part = _plan_part(title, chosen, carried_need(line), line, 'carried', found[newest], rest, write_carried)
+    if older and newest not in find_lines(ROOT)[-1].python:
+        part = 'left out, as most of them are written for newer Pythons'
     # Those of an older line are run in no tree.
     planned[title] = SLOW if 'carried' in skip and not older else part
     return planned

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 TRIED = '\n'.join(path.read_text('utf-8') for path in HERE.glob('test_*.py') if path != Path(__file__))
 TABLE = 'In a `pyproject.toml`'
 BLOCKS = [(heading, number) for heading, found in page.blocks().items() for number in range(len(found))]
-FURTHER = {('Check that you have it', 0)}
+FURTHER = {('Check that you have it', 0), ('The same bytes', 0)}
 """What `tests/series` has, or what is a fact about each environment that is tried."""
 
 

@@ -11,8 +11,6 @@ def test_pip_upgrades_from_the_base_to_the_fork_and_back(downstream: Downstream)
     # With the newest dependencies, of which some broke the base; the fork replaces those.
     downstream.run('pip', 'install', f'pydantic-ai-slim=={downstream.line.base}', ANOTHER)
 
-    if downstream.line.caps:
-        downstream.follow('From the base to the fork', 0)
     downstream.follow('pip and an index', 0, *evals.values())
     downstream.has_fork('openai', ANOTHER, *evals)
     downstream.run('pip', 'check')

@@ -15,10 +15,7 @@ def test_uv_adds_the_fork_to_a_project_on_the_base_and_goes_back(downstream: Dow
     downstream.write(PROJECT, require=[f'pydantic-ai-slim=={downstream.line.base}', ANOTHER])
     downstream.run('uv', 'sync')
 
-    if downstream.line.caps:
-        downstream.follow('From the base to the fork', 1)
-    else:
-        downstream.follow('uv and an index', 0)
+    downstream.follow('uv and an index', 0)
     downstream.has_fork('openai', ANOTHER)
     downstream.run('uv', 'add', 'colorama', *evals.values())
     downstream.run('uv', 'sync')
@@ -69,8 +66,6 @@ def test_uv_takes_nothing_else_from_an_explicit_index(downstream: Downstream) ->
 def test_uv_pip_upgrades_from_the_base_to_the_fork_and_back(downstream: Downstream) -> None:
     evals = downstream.evals
     downstream.make_environment(f'pydantic-ai-slim=={downstream.line.base}', ANOTHER)
-    if downstream.line.caps:
-        downstream.follow('From the base to the fork', 0)
     downstream.follow('uv and an index', 3, *evals.values())
     downstream.has_fork('openai', ANOTHER, *evals)
     downstream.run('uv', 'pip', 'install', f'pydantic-ai-slim=={downstream.line.base}')
