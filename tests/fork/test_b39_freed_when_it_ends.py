@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -300,6 +301,8 @@ def shared_by_all() -> Plain:
 @pytest.mark.parametrize('make', KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize('method', ASYNC)
 def test_b39_run_leaves_no_more_to_the_garbage_collector_than_on_the_base(make: Any, method: str):
+    if IS_1 and method == 'iter' and sys.version_info < (3, 11):
+        pytest.skip('There, the base keeps the run and all that it holds in a cycle.')
     several = make()
     steps = [['t']] if several else []
     agent, plain = Agent(scripted(*steps), toolsets=several), Agent(scripted(*steps), tools=[t])

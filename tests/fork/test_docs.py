@@ -134,7 +134,12 @@ class Program:
         for name in re.findall(r'^from (\w+) import', example.code, re.MULTILINE):
             if name in EXAMPLES and name not in sys.modules:
                 Program(EXAMPLES[name], monkeypatch)
-        defines, self._rest, self.runs_agents = split(example.code)
+        code = example.code
+        if sys.version_info < (3, 11):  # As `docs/lines.md` says
+            code = re.sub(
+                r'^from typing import (?=.*\bSelf\b)', 'from typing_extensions import ', code, flags=re.MULTILINE
+            )
+        defines, self._rest, self.runs_agents = split(code)
         module = ModuleType(example.name)
         monkeypatch.setitem(sys.modules, example.name, module)
         self.names = vars(module)
