@@ -26,6 +26,12 @@ def left_by_the_fork(tasks: Iterable[asyncio.Task[Any]]) -> list[asyncio.Task[An
     return [task for task in tasks if not (IS_1 and getattr(task.get_coro(), '__name__', '') == 'wrap_run')]
 
 
+EXPORTS_STATE = r'[Kk]eep the state outside' if IS_1 else r'override `export_state\(\)`'
+"""What a refused stateful toolset is told to do on Temporal."""
+
+GIVEN_TOOLSETS = 'Toolsets' if IS_1 else 'toolsets'
+"""What a refusal of the toolsets of a run calls them, in the words of the base."""
+
 WAYS_TO_MAKE_DURABLE = ('wrapper',) if IS_1 else ('capability', 'wrapper')
 """How an agent is made for a durable engine: by a capability of the agent, or by an agent that wraps it."""
 

@@ -8,7 +8,7 @@ import pytest
 from dbos import DBOS
 from pydantic_ai import UserError
 
-from ..line import WAYS_TO_MAKE_DURABLE
+from ..line import GIVEN_TOOLSETS, WAYS_TO_MAKE_DURABLE
 from ..toolsets import SUCCESS, Journal, Server, Session, scripted
 from .agents import INSIDE, call_given, for_dbos, run_as
 
@@ -112,4 +112,4 @@ async def test_b29_toolsets_of_a_run_are_used_or_refused(way: str):
     try:
         assert await run() == ['given']
     except UserError as error:
-        assert 'toolsets' in str(error).lower()
+        assert GIVEN_TOOLSETS in str(error)

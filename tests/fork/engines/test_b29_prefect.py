@@ -11,7 +11,7 @@ from prefect import flow
 from pydantic_ai import FunctionToolset, RunContext, ToolsetTool, UserError
 from typing_extensions import Self
 
-from ..line import WAYS_TO_MAKE_DURABLE, not_on_1
+from ..line import GIVEN_TOOLSETS, WAYS_TO_MAKE_DURABLE, not_on_1
 from ..toolsets import Journal, Server, Session, scripted
 from .agents import INSIDE, call_given, for_prefect, run_as
 
@@ -185,4 +185,4 @@ async def test_b29_toolsets_of_a_run_are_used_or_refused(way: str):
     try:
         assert await run() == ['given']
     except UserError as error:
-        assert 'toolsets' in str(error).lower()
+        assert GIVEN_TOOLSETS in str(error)

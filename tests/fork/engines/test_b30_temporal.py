@@ -8,7 +8,7 @@ import pytest
 from pydantic_ai import AbstractToolset, Agent, FunctionToolset, RunContext, UserError
 from pydantic_ai.models.test import TestModel
 
-from ..line import WAYS_TO_MAKE_DURABLE
+from ..line import EXPORTS_STATE, WAYS_TO_MAKE_DURABLE
 from ..toolsets import Journal, Server, Session
 from .agents import STATIC, for_temporal
 
@@ -26,7 +26,7 @@ def test_b30_stateful_toolset_is_refused_when_the_agent_is_wrapped(way: str, wra
 
 
 def test_b30_stateful_toolset_is_refused_behind_shared(way: str):
-    with pytest.raises(UserError, match=r"Session 'my-session' is stateful.*[Kk]eep the state outside"):
+    with pytest.raises(UserError, match=rf"Session 'my-session' is stateful.*{EXPORTS_STATE}"):
         for_temporal(way, TestModel(), [Session('my-session', Journal()).shared()])
 
 
