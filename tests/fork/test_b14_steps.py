@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic_ai import AbstractToolset, Agent
+from pydantic_ai import AbstractToolset, Agent, RunContext
 from pydantic_ai.toolsets import DynamicToolset
 
 from .factories import AT_EACH_STEP
@@ -58,3 +58,24 @@ async def test_b14_holds_in_wrappers_and_combinations(factory: str, fails: str, 
             await agent.run('go')
         assert caught.value is error
         assert journal.lifecycle == ['+a', '-a']
+
+
+@pytest.mark.parametrize('late_first', [True, False], ids=['to the first', 'to the last'])
+async def test_b14_shared_toolset_stays_entered_where_another_factory_takes_it_over(late_first: bool):
+    journal = Journal()
+    shared = Session('a', journal).shared()
+
+    def early(ctx: RunContext[Any]) -> AbstractToolset[Any] | None:
+        return shared if ctx.run_step < 2 else None
+
+    def late(ctx: RunContext[Any]) -> AbstractToolset[Any] | None:
+        return shared if ctx.run_step >= 2 else None
+
+    factories = [late, early] if late_first else [early, late]
+    await Agent(scripted(['a'], ['a'], ['a']), toolsets=factories).run('go')
+    entered = False
+    for event in journal.of('enter', 'exit', 'get_tools', 'call'):
+        assert entered is not (event.kind == 'enter'), event.kind
+        entered = event.kind != 'exit'
+    assert journal.names('call') == ['a'] * 3
+    assert not entered
