@@ -145,3 +145,16 @@ async def test_b05_exit_after_exception_in_the_body_of_async_with_agent_gets_it(
             assert journal.lifecycle == ['+server']
             raise error
     check(journal.exit_of('server'), error)
+
+
+@pytest.mark.parametrize('nodes', [0, 1, 1000], ids=['at once', 'after a node', 'after the end'])
+async def test_b05_exit_gets_what_the_block_of_iter_raises(nodes: int):
+    journal, error = Journal(), Boom('in the block')
+    agent = Agent(scripted(['toolset']), toolsets=[Session('toolset', journal)])
+    with pytest.raises(Boom) as caught:
+        async with agent.iter('go') as agent_run:
+            for _ in range(nodes):
+                await anext(agent_run, None)
+            raise error
+    assert caught.value is error
+    check(journal.exit_of('toolset'), error)
