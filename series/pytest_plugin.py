@@ -1,4 +1,4 @@
-"""What pytest is given to run upstream's tests on base and fork: it has them know each test by the same name, and find their servers.
+"""What pytest is given to run upstream's tests on base and fork: tests have one name on both, find their servers, and end.
 
 It runs in an environment that has nothing else of ours; so it imports nothing of ours either, and is copied there.
 """
@@ -11,6 +11,7 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,31 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Note that a test has come to its end."""
     _began(item).unlink(missing_ok=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Have the groups of a process that has ended, by a limit of time for one, run in others. xdist 3.8.0 waits for ever there.
+
+    Its #1324 and #1328, which no release has yet, do the same.
+    """
+    if config.getvalue('dist') != 'loadgroup':
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    class Scheduling(LoadGroupScheduling):
+        def remove_node(self, node: Any) -> str | None:
+            assigned = self.assigned_work[node]
+            for scope in [scope for scope, tests in assigned.items() if all(tests.values())]:
+                del assigned[scope]  # A process that is given nothing to run asks for nothing more
+            return super().remove_node(node)
+
+        def _reschedule(self, node: Any) -> None:
+            super()._reschedule(node)
+            if self._pending_of(self.assigned_work[node]) == 1:
+                super()._reschedule(node)  # It holds its last test back until it is given another, or told to end
+
+    return Scheduling(config, log)
 
 
 def _began(item: pytest.Item) -> Path:

@@ -241,6 +241,21 @@ def test_matrix_where_a_test_ends_its_process_goes_on_with_the_others(line: Line
     }
 
 
+def test_matrix_where_the_last_tests_end_their_processes_comes_to_its_end(line: Line, upstream: Upstream) -> None:
+    text = """\
+import os
+import pytest
+
+@pytest.mark.parametrize('number', range(20))
+def test_a(number):
+    if number > 17:
+        os._exit(3)
+"""
+    found = outcomes(run(line, Tests(upstream(text)), prepare_for_two))
+    assert len(found) == 20
+    assert [found[f'tests.test_it::test_a[{number}]'] for number in (18, 19)] == [('crashed', 'crashed')] * 2
+
+
 def test_matrix_tells_all_outcomes_apart(line: Line, upstream: Upstream) -> None:
     text = """\
 import pytest
