@@ -47,6 +47,11 @@ class Line(PinnedLine):
         return self.folder.parent.parent
 
     @property
+    def is_newest(self) -> bool:
+        """Whether no line in the checkout is newer."""
+        return self.name == line_names(self.root)[-1]
+
+    @property
     def tree(self) -> Path:
         """The folder of the tree."""
         return self.root / 'build' / self.name

@@ -102,8 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         skip = NIGHTLY if share is SHARE else ()
         planned: Plan = {} if options.fork else plan_tool(rest, alone=share is not None, slow=options.nightly)
         for line in lines:
-            older = line.name != find_lines(ROOT)[-1].name
-            planned |= plan_line(line, _choose(options), options.python, rest, share, skip, older=older)
+            planned |= plan_line(line, _choose(options), options.python, rest, share, skip)
         parts = [*(plan_checks(lines) if share else ()), *(plan_nightly(lines) if options.nightly else ())]
         planned |= {part.title: part for part in parts}
     except (SeriesError, ForkError) as error:
@@ -184,13 +183,11 @@ def plan_line(
     rest: Sequence[str] = (),
     share: tuple[str, str] | None = None,
     skip: Sequence[str] = (),
-    *,
-    older: bool = False,
 ) -> Plan:
     """Plan the tests of a line on what is chosen of the Python versions that were asked for, or that it supports.
 
     With a `share`, the newest of them and the others run these of the variants, if there are others. What
-    to `skip` is named as in `_SECONDS`. Of an `older` line, the contract is tested, and its engines where others aren't skipped.
+    to `skip` is named as in `_SECONDS`. Of an older line, the contract is tested, and its engines where others aren't skipped.
 
     Raises:
         NoWheelError: The fork isn't built.
@@ -201,6 +198,7 @@ def plan_line(
         return {line.version: SKIPPED if asked else NO_PYTHON}
     planned: Plan = {f'{line.version} on Python {version}': SKIPPED for version in versions if version not in found}
     newest = [*found][-1]
+    older = not line.is_newest
     short = older and share is SHARE
     chosen = [newest] if short else choose([*found])
     wheel = built_wheel(line)
@@ -242,7 +240,7 @@ def plan_line(
     # Their servers are each for a file.
     chosen = ['-n', 'auto', '--dist', 'loadfile']
     part = _plan_part(title, chosen, carried_need(line), line, 'carried', found[newest], rest, write_carried)
-    if older and newest not in find_lines(ROOT)[-1].python:
+    if older and newest not in find_line(ROOT).python:
         part = 'left out, as most of them are written for newer Pythons'
     # Those of an older line are run in no tree.
     planned[title] = SLOW if 'carried' in skip and not older else part

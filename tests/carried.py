@@ -14,7 +14,7 @@ from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
 from series.base import base_repository, clone
 from series.environments import built_wheel, overrides
 from series.git import Git
-from series.line import Line, find_lines
+from series.line import Line, find_line
 
 _NEWEST_ONLY = 'tests/test_toolset_realtime.py'
 """Tests of what only the newest line's base has."""
@@ -36,8 +36,8 @@ def write_carried(line: Line) -> list[str]:
         DownloadError: A base, whose settings these are, can't be got.
     """
     git, added = _with_tests(line, line.name, line.patches)
-    newest = find_lines(line.root)[-1]
-    if newest.name != line.name:
+    if not line.is_newest:
+        newest = find_line(line.root)
         names = {(patch.parent.name, patch.name) for patch in line.patches}
         twins = [patch for patch in newest.patches if (patch.parent.name, patch.name) in names]
         others, common = _with_tests(newest, f'{line.name}-common', twins, *(f'--exclude={path}' for path in added))

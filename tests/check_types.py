@@ -18,7 +18,7 @@ from series.base import clone
 from series.environments import ENGINES, built_wheel, line_python, make_environment, overrides
 from series.errors import SeriesError
 from series.git import Git
-from series.line import Line, find_line, find_lines
+from series.line import Line, find_line
 from series.progress import waiting
 from series.verbs.apply import apply
 from series.verbs.verify import upstream_environment
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         line = find_line(ROOT, name)
         own: list[str] = []
-        if line.name == find_lines(ROOT)[-1].name:
+        if line.is_newest:
             print('Types of our own code:', flush=True)
             with waiting('Checking the types of our own code'):
                 own = pyright(ROOT, _own_environment(line), version=line.python[0])

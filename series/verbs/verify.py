@@ -23,7 +23,7 @@ from series.environments import keep_environment, line_python, overrides
 from series.errors import ApplyError, Fault, VerifyError
 from series.folders import lock, scratch
 from series.git import Git
-from series.line import Line, find_lines
+from series.line import Line
 from series.lint import new_findings
 from series.merge import apply_one
 from series.message import all_needs, direct_needs, message_faults, read_message
@@ -112,8 +112,7 @@ def verify(
         report('Checking the base out')
         git = clone(base, folder / 'tree', 'HEAD')
         git.run('update-ref', tree.BASE, 'HEAD')
-        older = line.name != find_lines(line.root)[-1].name
-        found, checks = _plan(git, line.patches, report, together=together, only=only, older=older)
+        found, checks = _plan(git, line, report, together=together, only=only)
         if together and not only:
             for check in checks:
                 check.tested, check.measured = check.commit == checks[-1].commit, False
@@ -136,12 +135,13 @@ def verify(
 
 
 def _plan(
-    git: Git, patches: list[Path], report: Report, *, together: bool, only: Path | None, older: bool
+    git: Git, line: Line, report: Report, *, together: bool, only: Path | None
 ) -> tuple[list[Verified], list[_Check]]:
     """Check what needs no Python, and make the commits on which the rest is to be checked: not on what each needs, if `together`.
 
-    The patches of an `older` line leave tests and pages to those of the newest, so they needn't carry any.
+    The patches of an older line leave tests and pages to those of the newest, so they needn't carry any.
     """
+    patches = line.patches
     messages = {patch: read_message(patch) for patch in patches}
     needs = direct_needs(messages)
     stack = _Stack(git)
@@ -163,15 +163,15 @@ def _plan(
             break
         git.run('checkout', '--quiet', '--detach', commit)
         paths = git.lines('-c', 'core.quotePath=false', 'diff', '--name-only', '--no-renames', 'HEAD~1', 'HEAD')
-        verified.faults += _path_faults(git, paths, tested=not older)
-        checks.append(_Check(verified, commit, paths, measured=not older))
+        verified.faults += _path_faults(git, paths, tested=line.is_newest)
+        checks.append(_Check(verified, commit, paths, measured=line.is_newest))
         if patch == patches[-1] and not only:
             checks.append(_Check(verified, commit, sorted(carried.difference(paths)), last=True))
         carried.update(paths)
         # It has to apply there in any case.
         apart = [*_apart(stack, verified, paths, patches[:number], needs)]
         if not together:
-            checks += [*apart, *([] if older else _unneeded(stack, verified, paths, needs))]
+            checks += [*apart, *(_unneeded(stack, verified, paths, needs) if line.is_newest else ())]
     else:
         # A patch that says what a mail says of itself, or was edited by hand, comes out otherwise.
         commits = f'{checks[0].commit}^!' if only else f'{tree.BASE}..{stack.commit(patches)}'

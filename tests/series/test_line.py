@@ -29,7 +29,8 @@ def test_find_line_without_a_name_finds_the_newest(line: Line) -> None:
 def test_find_lines_finds_all_the_newest_last(line: Line) -> None:
     for name in ('1.10.0', '1.9.0'):
         copy_line(line, name)
-    assert [one.name for one in find_lines(line.root)] == ['1.0.0', '1.9.0', '1.10.0']
+    lines = find_lines(line.root)
+    assert [(one.name, one.is_newest) for one in lines] == [('1.0.0', False), ('1.9.0', False), ('1.10.0', True)]
 
 
 def test_find_lines_where_there_is_none_is_an_error(tmp_path: Path) -> None:
