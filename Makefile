@@ -90,7 +90,7 @@ branch: $(READY) ## put the patch PATCH=topic/slug on a branch of CLONE, your cl
 	@$(TOOL) -m series branch "$(PATCH)" $(LINE) $(if $(CLONE),--clone "$(CLONE)") $(if $(ONTO),--onto "$(ONTO)") $(ARGS)
 
 .PHONY: matrix
-matrix: $(READY) ## run upstream's own tests on base and fork, side by side; ARGS="--python 3.12 --install all" for a part, "--slice" for that of CI
+matrix: $(READY) ## run upstream's own tests on base and fork, side by side; CLONE=… with your clone of upstream; ARGS="--install all" for a part
 	@$(TOOL) -m series matrix $(LINE) $(addprefix --python=,$(PYTHON)) $(if $(CLONE),--tests "$(CLONE)") $(ARGS)
 
 .PHONY: locks

@@ -23,7 +23,7 @@ from series.verbs.branch import branch
 from series.verbs.carry import carry, other_line, show_carried
 from series.verbs.extract import extract
 from series.verbs.locks import INSTALLS, RESOLUTIONS, write_locks
-from series.verbs.matrix import SLICE, Tests, choose_cells, matrix, slice_cell, summary, write_report
+from series.verbs.matrix import Tests, choose_cells, matrix, summary, write_report
 from series.verbs.overview import PAGE as OVERVIEW
 from series.verbs.overview import write_overview
 from series.verbs.rebase import Rebased, abort_rebase, finish_rebase, rebase
@@ -103,8 +103,8 @@ def _verify(options: Namespace, report: Report) -> str:
     found = verify(line, report, together=options.together, only=only)
     if options.together:
         tests = sum(verified.tests for verified in found)
-        return f'The {len(found)} patches on {line.name} are in order, and together {tests} tests and examples pass.'
-    listed = [f'`{line.show(verified.patch)}`: {verified.tests} tests and examples pass' for verified in found]
+        return f'The {len(found)} patches on {line.name} are in order, and together {tests} tests pass.'
+    listed = [f'`{line.show(verified.patch)}`: {verified.tests} tests pass' for verified in found]
     return '\n'.join([*listed, *([] if only else [f'The {len(found)} patches on {line.name} are in order.'])])
 
 
@@ -227,13 +227,8 @@ def _locks(options: Namespace, report: Report) -> str:
 
 def _matrix(options: Namespace, report: Report) -> str:
     line = _line(options)
-    cells = (
-        [slice_cell(line, options.python)]
-        if options.slice
-        else choose_cells(line, options.python, options.install, options.resolution)
-    )
-    only = (*(SLICE if options.slice else ()), *(options.only or ()))
-    tests = Tests(options.tests and options.tests.resolve(), only, options.expression)
+    cells = choose_cells(line, options.python, options.install, options.resolution)
+    tests = Tests(options.tests.resolve(), tuple(options.only), options.expression)
     found = matrix(line, cells, tests, report)
     path = line.show(write_report(found, line.root / 'build' / 'matrix' / line.name / 'report.txt'))
     text = f'{summary(found)}\n\n`{path}` has all, and `results` beside it the JUnit XML of each side.'
@@ -315,10 +310,15 @@ def _add_matrix(parser: ArgumentParser) -> None:
     parser.add_argument('--python', action='append', metavar='VERSION', help='on this one only; repeatable')
     parser.add_argument('--install', action='append', choices=INSTALLS, help='with this only; repeatable')
     parser.add_argument('--resolution', action='append', choices=RESOLUTIONS, help='so only; repeatable')
-    parser.add_argument('--slice', action='store_true', help='what CI runs: one cell, and the tests that matter most')
-    parser.add_argument('--tests', type=Path, metavar='DIR', help='take the tests of this clone of upstream')
     parser.add_argument(
-        '--only', action='append', metavar='PATH', help='run this file or folder; repeatable, with wildcards'
+        '--tests', type=Path, metavar='DIR', required=True, help='your clone of upstream (`CLONE=DIR` of make)'
+    )
+    parser.add_argument(
+        '--only',
+        action='append',
+        default=[],
+        metavar='PATH',
+        help='run this file or folder; repeatable, with wildcards',
     )
     parser.add_argument(
         '-k', dest='expression', default='', metavar='EXPRESSION', help="run what pytest's `-k` chooses"

@@ -1,4 +1,4 @@
-"""Get the base and its tests, check them against their pinned digests, and keep them as a commit."""
+"""Get the base and its settings, check them against their pinned digests, and keep them as a commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution
-from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from packaging.metadata import Metadata
@@ -31,9 +30,6 @@ from series.tree import BRANCH
 _SETTINGS = {'.gitignore', 'LICENSE', 'pyproject.toml'}
 """What of the source archive goes into the base: upstream's settings for running and checking tests."""
 
-_TESTS = {*_SETTINGS, 'tests'}
-"""The same, where the archive is to bring the tests too."""
-
 
 def base_repository(line: Line, report: Report, wheel: Path | None = None, archive: Path | None = None) -> Path:
     """Return a bare repository whose only commit is the base of a line.
@@ -48,7 +44,7 @@ def base_repository(line: Line, report: Report, wheel: Path | None = None, archi
     Raises:
         DownloadError: A release can't be got, or isn't the pinned one.
     """
-    key = hashlib.sha256(f'{line.base_message}{line.released}{sorted(_TESTS)}'.encode()).hexdigest()[:16]
+    key = hashlib.sha256(f'{line.base_message}{line.released}{sorted(_SETTINGS)}'.encode()).hexdigest()[:16]
     repository = line.cache / f'base-{line.name}-{key}.git'
     if wheel and not (kept := _kept_wheel(line)).exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -63,11 +59,8 @@ def base_repository(line: Line, report: Report, wheel: Path | None = None, archi
         if repository.exists():
             return repository
         with scratch(line.root, line.cache, 'base') as folder:
-            files = wheel_files(wheel)
-            for what, pinned, wanted in (('tests', line.tests, _TESTS), ('settings', line.settings, _SETTINGS)):
-                if pinned:
-                    report(f'Getting the {what} of `{pinned.package}` {pinned.version}')
-                    files = chain(files, _archive_files(archive or _archive(pinned, folder), wanted))
+            report(f'Getting the settings of `{line.settings.package}` {line.settings.version}')
+            files = [*wheel_files(wheel), *_settings(archive or _archive(line.settings, folder))]
             report('Making the base commit')
             made = folder / 'base.git'
             _commit(made, line, files)
@@ -232,14 +225,13 @@ def wheel_metadata(wheel: Path) -> Metadata:
         return Metadata.from_email(content.read(path), validate=False)
 
 
-def _archive_files(archive: Path, wanted: set[str]) -> Iterator[tuple[str, bytes]]:
+def _settings(archive: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the paths and bytes of what the base takes from a source archive."""
     with tarfile.open(archive) as content:
         for info in content:
-            path = PurePosixPath(*PurePosixPath(info.name).parts[1:])
-            inside = info.isfile() and path.parts and path.parts[0] in wanted
-            if inside and (file := content.extractfile(info)):
-                yield str(path), file.read()
+            path = info.name.partition('/')[2]
+            if path in _SETTINGS and (file := content.extractfile(info)):
+                yield path, file.read()
 
 
 def _commit(repository: Path, line: Line, files: Iterable[tuple[str, bytes]]) -> None:

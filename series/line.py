@@ -70,11 +70,11 @@ class Line(PinnedLine):
     @property
     def base_message(self) -> str:
         """The message of the base commit. It names all that the commit is made of, so that a change of it shows."""
-        message = f'{DIST_NAME} {self.base}\n\nThe unmodified release, content {self.digest}'
-        for what, archive in (('tests', self.tests), ('settings', self.settings)):
-            if archive:
-                message += f',\nwith the {what} of {archive.package} {archive.version}, archive {archive.digest}'
-        return f'{message}.\n'
+        settings = self.settings
+        return (
+            f'{DIST_NAME} {self.base}\n\nThe unmodified release, content {self.digest},\n'
+            f'with the settings of {settings.package} {settings.version}, archive {settings.digest}.\n'
+        )
 
     def make(self, verb: str) -> str:
         """Return the command for a verb. It names the line, without which make takes the newest."""

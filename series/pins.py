@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import tarfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, timedelta
-from pathlib import Path, PurePosixPath
+from datetime import date
+from pathlib import Path
 
 from packaging.metadata import Metadata
 from packaging.version import InvalidVersion, Version
@@ -23,14 +23,11 @@ from series.index import Release, fetch_archive, find_release
 from series.line import Line
 from series.progress import Report
 
-_TESTS = 'pydantic-ai'
-"""The distribution whose source archive has upstream's settings, and in some releases upstream's tests."""
-
-_FITTING = timedelta(days=30)
-"""By how much tests may be older than a base that they still fit."""
+_ROOT = 'pydantic-ai'
+"""The distribution whose source archive has upstream's settings."""
 
 _TRIES = 10
-"""How many releases are looked into for tests. Each has to be downloaded, and upstream makes two a week."""
+"""How many releases are asked for such an archive."""
 
 _LINE_TOML = """\
 base = "{base}"         # the version of pydantic-ai-slim that the patches apply to
@@ -40,17 +37,12 @@ digest = "{digest}"  # content_digest() of the base
 licences = "{licences}"  # digest_files() of the licences in the build folder
 python = {python}
 {url}
-{kind}
+[settings]              # where upstream's settings for tests come from; no release ships tests
 package = "{package}"
 version = "{version}"
 digest = "{archive}"  # of the source distribution
 
 [caps]{caps}"""
-
-_KINDS = {
-    'tests': "[tests]                 # where the tree's `tests/` come from: the last release on the index that ships upstream's tests",
-    'settings': "[settings]              # where upstream's settings for tests come from; no release ships tests that fit the base",
-}
 
 
 @dataclass(frozen=True)
@@ -118,7 +110,7 @@ def write_pins(line: Line, release: Release, folder: Path, downloads: Path, repo
         ) from None
     (info,) = (downloads / 'unpacked').glob(f'{DIST_NAME.replace("-", "_")}-*.dist-info')
     metadata = Metadata.from_email((info / 'METADATA').read_bytes(), validate=False)
-    kind, archive, archive_file = _find_tests(release, downloads / 'archives', report)
+    archive, archive_file = _find_settings(release, downloads / 'archives', report)
 
     (pins := folder / version).mkdir(parents=True)
     licences = _write_build_folder(line, version, metadata, info / 'licenses', folder / 'build')
@@ -130,7 +122,6 @@ def write_pins(line: Line, release: Release, folder: Path, downloads: Path, repo
         licences=licences,
         python=json.dumps(_pythons(metadata)),
         url=f'url = {json.dumps(line.url)}\n' if line.url else '',
-        kind=_KINDS[kind],
         package=archive.package,
         version=archive.version,
         archive=archive.digest,
@@ -144,50 +135,25 @@ def write_pins(line: Line, release: Release, folder: Path, downloads: Path, repo
     ]
     if release.published is None:
         notes.append('The index does not tell the day of the release: `released` in `line.toml` is today; correct it.')
-    if kind == 'settings':
-        notes.append(
-            f'No release ships tests that fit {version}: the tree has those of the patches only, and the settings of '
-            f'`{archive.package}` {archive.version}.'
-        )
     new = Line.load(pins, folder=line.root / 'patches' / version)
     return Pinned(new, wheel, archive_file, notes)
 
 
-def _find_tests(release: Release, folder: Path, report: Report) -> tuple[str, Archive, Path]:
-    """Find the newest source archive with tests that fit a release, or else the newest with settings.
-
-    Returns:
-        `tests` or `settings`, the archive, and its file.
-    """
-    settings: tuple[str, Archive, Path] | None = None
-    requirement = f'{_TESTS}<={release.version}'
-    for _ in range(_TRIES):
-        try:
+def _find_settings(release: Release, folder: Path, report: Report) -> tuple[Archive, Path]:
+    """Find the newest source archive up to a release, and return what to pin of it, and its file."""
+    requirement = f'{_ROOT}<={release.version}'
+    with suppress(NoReleaseError):
+        for _ in range(_TRIES):
             found = find_release(requirement)
-        except NoReleaseError:
-            break
-        requirement = f'{_TESTS}<{found.version}'
-        days = found.published - release.published if found.published and release.published else None
-        if days and days > timedelta(days=1):
-            continue  # an older major version, which upstream still mends
-        too_old = days is None or -days > _FITTING
-        if settings and too_old:
-            break
-        if not found.archive:
-            continue
-        report(f'Looking for tests in `{_TESTS}` {found.version}')
-        path = fetch_archive(folder / str(found.version), found)
-        archive = Archive(_TESTS, str(found.version), found.digest)
-        with tarfile.open(path) as content:
-            if not too_old and any(PurePosixPath(name).parts[1:2] == ('tests',) for name in content.getnames()):
-                return 'tests', archive, path
-        settings = settings or ('settings', archive, path)
-    if settings is None:
-        raise NoReleaseError(
-            f'The index has no source archive of `{_TESTS}` up to {release.version} to take the settings for tests from.',
-            "Check pip's and uv's configuration of the index, then run the same command again.",
-        )
-    return settings
+            if found.archive:
+                report(f'Getting the settings of `{_ROOT}` {found.version}')
+                archive = fetch_archive(folder, found)
+                return Archive(_ROOT, str(found.version), found.digest), archive
+            requirement = f'{_ROOT}<{found.version}'
+    raise NoReleaseError(
+        f'The index has no source archive of `{_ROOT}` up to {release.version} to take the settings for tests from.',
+        "Check pip's and uv's configuration of the index, then run the same command again.",
+    )
 
 
 def _pythons(metadata: Metadata) -> list[str]:

@@ -25,17 +25,6 @@ _OPTIONS = (
 )
 
 
-def make_example_folders(tree: Path, *more: str) -> None:
-    """Make the folders where `tests/test_examples.py` looks for examples in upstream's repository; it fails without one.
-
-    Args:
-        tree: The folder with `tests/`.
-        more: Others to be made there.
-    """
-    for name in ('docs', 'pydantic_evals', 'pydantic_graph', *more):
-        (tree / name).mkdir(exist_ok=True)
-
-
 def variables(python: Path, folder: Path) -> dict[str, str]:
     """Return the variables that the tests run with, to be added to others.
 
@@ -77,7 +66,9 @@ class Pytest:
         # Remove what the tests of another cell have left.
         self.tree.run('reset', '--quiet', '--hard')
         self.tree.run('clean', '-ffdxq', '--exclude=__pycache__')
-        make_example_folders(self.tree.folder)
+        # `tests/test_examples.py` looks for examples there, and fails without one.
+        for name in ('docs', 'pydantic_evals', 'pydantic_graph'):
+            (self.tree.folder / name).mkdir(exist_ok=True)
         shutil.rmtree(self.folder / 'began', ignore_errors=True)
         for name in ('began', 'home', 'plugin'):
             (self.folder / name).mkdir(parents=True, exist_ok=True)

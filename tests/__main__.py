@@ -79,8 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         '--nightly',
         action='store_true',
-        help='also run what takes too long for CI: slow tests, examples, endurance, pinning, the downstream projects and '
-        'the matrix in part',
+        help='also run what takes too long for CI: slow tests, examples, endurance, pinning and the downstream projects',
     )
     parser.add_argument(
         '--at-once',

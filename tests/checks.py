@@ -40,8 +40,6 @@ def plan_nightly(lines: Sequence[Line]) -> list[Part]:
         _command(500, 'make', '--old-file=wheels', 'pinning'),
         *plan_downstream(find_projects(), lines),
         *(_command(30, 'make', 'example', f'NAME={name}') for name in find_project_examples()),
-        # Where the tests are on the index
-        *(_command(130, 'make', 'matrix', f'LINE={line.name}', 'ARGS=--slice') for line in lines if line.tests),
     ]
 
 

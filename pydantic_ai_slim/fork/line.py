@@ -51,10 +51,8 @@ class PinnedLine:
     """What `digest_files()` of the licences in the build folder must be; `None` in lines from before it was written down."""
     python: tuple[str, ...]
     """The supported Python versions."""
-    tests: Archive | None
-    """What upstream's tests, and its settings for running and checking them, come from."""
-    settings: Archive | None
-    """Instead of `tests`, where no release ships any that fit the base: the tree then has those of our patches only."""
+    settings: Archive
+    """What upstream's settings for running and checking tests come from."""
     url: str | None
     """Where the fork's repository is, for the project URLs of the wheel; `None` as long as it has no public address."""
     caps: Mapping[str, str]
@@ -158,8 +156,7 @@ def load_line(folder: Path) -> PinnedLine:
         patched=data.get('patched'),
         licences=data.get('licences'),
         python=tuple(data['python']),
-        tests=Archive(**data['tests']) if 'tests' in data else None,
-        settings=Archive(**data['settings']) if 'settings' in data else None,
+        settings=Archive(**data['settings']),
         url=data.get('url'),
         caps={canonicalize_name(name): cap for name, cap in data['caps'].items()},
     )
@@ -204,8 +201,7 @@ def _line_faults(data: dict[str, Any], name: str) -> Iterator[str]:
         'licences': ('licences' not in data or is_digest(data['licences']), a_digest),
         'url': ('url' not in data or is_text(data['url']), 'an address such as `https://example.com/fork`'),
         'python': (is_kind(python, list) and all(map(is_text, python or [''])), 'a list such as `["3.12"]`'),
-        'tests': ('tests' not in data or is_archive(data['tests']), an_archive),
-        'settings': ('settings' not in data or is_archive(data['settings']), an_archive),
+        'settings': (is_archive(data.get('settings')), an_archive),
         'caps': (
             is_kind(caps, dict) and all(map(is_bound, caps.values())),
             'a table of version bounds by package, such as `httpx = "<1"`',
@@ -214,7 +210,5 @@ def _line_faults(data: dict[str, Any], name: str) -> Iterator[str]:
     for key, (is_right, wanted) in checks.items():
         if not is_right:
             yield f'`{key}` must be {wanted}, but is {data.get(key)!r}.'
-    if len({'tests', 'settings'} & data.keys()) != 1:
-        yield 'There must be either `tests`, which bring the settings along, or `settings` alone.'
     for key in sorted(data.keys() - checks.keys()):
         yield f'`{key}` is not a key of a line; the keys are {", ".join(f"`{known}`" for known in checks)}.'

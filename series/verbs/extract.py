@@ -12,7 +12,7 @@ from pydantic_ai_slim.fork.errors import LineError
 from pydantic_ai_slim.fork.line import list_patches, patch_name
 from pydantic_ai_slim.fork.names import PACKAGE, PACKAGE_PATH
 from series import tree
-from series.base import base_repository, clone, link
+from series.base import clone, link
 from series.errors import ApplyError, ExtractError, LostWorkError
 from series.folders import lock, replace_dir, scratch, write
 from series.git import Git
@@ -52,7 +52,7 @@ def extract(line: Line, report: Report) -> list[str]:
         tree.refuse_unfinished(line, command)
         tree.refuse_dirty(line)
         tree.refuse_elsewhere(line, command)
-        _refuse_other_base(line, report)
+        _refuse_other_base(line)
         commits = refuse_no_series(line, command)
         git = Git(line.tree)
         report('Writing the patches')
@@ -83,7 +83,7 @@ def patched_digest(git: Git) -> str:
     return digest_files({f'{PACKAGE}/{name}': content for name, content in files.items()})
 
 
-def _refuse_other_base(line: Line, report: Report) -> None:
+def _refuse_other_base(line: Line) -> None:
     """Refuse commits that stand on something else than the base, and a base that isn't the line's any more."""
     git, folder = Git(line.tree), line.show(line.tree)
     if git.lines('rev-list', '--max-parents=0', 'HEAD') != git.lines('rev-parse', tree.BASE):
@@ -94,11 +94,7 @@ def _refuse_other_base(line: Line, report: Report) -> None:
             f'commit before them, then run `{line.make("extract")}` again.',
         )
     message = git.run('log', '-1', '--format=%B', tree.BASE)
-    if message.strip() == line.base_message.strip():
-        return
-    # Pins can be written otherwise, and be of the same files.
-    base = Git(base_repository(line, report))
-    if git.run('rev-parse', f'{tree.BASE}^{{tree}}') != base.run('rev-parse', 'HEAD^{tree}'):
+    if message.strip() != line.base_message.strip():
         raise ExtractError(
             f'The base of the tree `{folder}` is not the one that `{line.show(line.folder)}/line.toml` names now.',
             _start_over(line),

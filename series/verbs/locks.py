@@ -127,9 +127,8 @@ def _workspace(line: Line, folder: Path) -> dict[str, Metadata]:
     """
     # Not the one that is kept: an index that lacks it isn't there, and what it lacks else says nothing.
     wheels = {DIST_NAME: download_base(line, folder)}
-    archive = line.tests or line.settings
     for name in (ROOT, *_OTHERS):
-        for version in dict.fromkeys([line.base, *([archive.version] if archive and name == archive.package else [])]):
+        for version in dict.fromkeys([line.base, *([line.settings.version] if name == line.settings.package else [])]):
             try:
                 wheel = download(folder / f'{name}-{version}', f'{name}==={version}', '--only-binary', ':all:')
             except DownloadError as error:

@@ -32,15 +32,6 @@ from series.upstream_tests import Pytest
 from series.verbs.apply import apply_series
 from series.verbs.locks import INSTALLS, RESOLUTIONS, for_other_tests, lock_file
 
-SLICE = (
-    *('tests/test_agent.py', 'tests/test_toolsets.py', 'tests/test_tools.py'),
-    *('tests/graph', 'tests/test_streaming.py'),
-)
-"""What the slice for CI runs, on one Python: of upstream's tests, those on which the series bears most.
-
-Without those of MCP and of the durable engines, which start a server for nearly each test and took most of the time; some of
-`test_agent.py` and of `test_toolsets.py` use such servers too. The tests that patches add are run by `make verify`."""
-
 _TIMEOUT = 120
 """The seconds after which a test has failed. The slowest starts the server of Prefect."""
 
@@ -84,21 +75,14 @@ def choose_cells(
     return [Cell(*axes) for axes in product(python or line.python, install or INSTALLS, resolution or RESOLUTIONS)]
 
 
-def slice_cell(line: Line, python: Sequence[str] | None) -> Cell:
-    """Return the cell of the slice: the newest Python that is here, with all extras in their highest releases."""
-    choose_cells(line, python, None, None)
-    found = [version for version in python or line.python if find_python(version)]
-    return Cell((found or line.python)[-1], 'all', 'highest')
-
-
 @dataclass(frozen=True)
 class Tests:
     """Which tests run."""
 
     __test__ = False  # pytest: not a test class
 
-    clone: Path | None = None
-    """A clone of upstream whose tests take the place of the tree's."""
+    clone: Path
+    """The clone of upstream that they are in."""
     only: tuple[str, ...] = ()
     """The files or folders that run, which may have wildcards; by default all."""
     expression: str = ''
@@ -178,11 +162,6 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
         DownloadError: The base can't be got, or isn't the pinned one.
         EnvironmentFailedError: An environment can't be made.
     """
-    if line.tests is None and tests.clone is None:
-        raise MatrixError(
-            f"The line {line.name} comes without upstream's tests, so there is nothing to compare.",
-            'Name a clone of upstream that has them, with `--tests DIR` (`CLONE=DIR`).',
-        )
     folder = line.root / 'build' / 'matrix' / line.name
     with lock(line.root, f'matrix-{line.name}', line.make('matrix')):
         shutil.rmtree(folder / 'trees', ignore_errors=True)
@@ -212,12 +191,11 @@ def _temporal() -> str | None:
     return None
 
 
-def _tree(line: Line, side: str, upstream: Path | None, folder: Path, report: Report) -> Git:
-    """Make what the tests of one side run in: the base with its tests, or all that the patches make of it."""
+def _tree(line: Line, side: str, upstream: Path, folder: Path, report: Report) -> Git:
+    """Make what the tests of one side run in: the package of the base or of the fork, and all else of the clone."""
     report(f'Making the tree of the {side}')
     git = apply_series(line, folder, report) if side == 'fork' else clone(base_repository(line, report), folder, 'HEAD')
-    if upstream is not None:
-        _put(upstream, git)
+    _put(upstream, git)
     return git
 
 
@@ -257,7 +235,7 @@ def _put(upstream: Path, git: Git) -> None:
 class _Environments:
     """Makes environments with uv: all that a lock lists, and the wheel of base or fork."""
 
-    def __init__(self, line: Line, folder: Path, upstream: Path | None, report: Report) -> None:
+    def __init__(self, line: Line, folder: Path, upstream: Path, report: Report) -> None:
         self._line, self._folder, self._upstream, self._report = line, folder, upstream, report
         with tempfile.TemporaryDirectory(dir=folder, prefix='.base-') as name:
             self._wheels = {'base': self._keep(base_wheel(line, report))}
@@ -305,7 +283,7 @@ class _Environments:
                 f'Write it with `{line.make("locks")}`.',
             )
         locked = [text for text in lock.read_text('utf-8').splitlines() if not text.startswith('#')]
-        if self._upstream and (settings := self._upstream / 'pyproject.toml').exists():
+        if (settings := self._upstream / 'pyproject.toml').exists():
             own = Git(base_repository(line, self._report)).run('show', 'HEAD:pyproject.toml')
             theirs = self._upstream / 'uv.lock'
             return for_other_tests(

@@ -37,9 +37,6 @@ _PATHS = (_PACKAGE, 'tests/', 'docs/')
 SECONDS = 1800.0
 """How long the tests of a patch may take before they are ended. It is some minutes for all of them together."""
 
-_EXAMPLES = 'tests/test_examples.py'
-"""Upstream's tests of the examples in its pages and docstrings."""
-
 
 @dataclass
 class Verified:
@@ -82,9 +79,8 @@ def verify(
     """Apply a series to the base, in a folder that is thrown away, and check it after every patch.
 
     Checked are the message, the paths, that `ruff` with upstream's settings finds nothing in them that it doesn't find
-    before the patch, that `pydantic_ai` is imported, the tests that the patch adds or changes and the examples of the pages
-    and docstrings that it touches, that these run all lines that it adds to the package, as upstream's CI asks, and that links
-    in its docs resolve; after the last patch the tests and examples of all patches; and that an extract would change nothing. A
+    before the patch, that `pydantic_ai` is imported, the tests that the patch adds or changes, that these run all lines that it adds to the package, as upstream's CI asks, and that links
+    in its docs resolve; after the last patch the tests of all patches; and that an extract would change nothing. A
     patch that doesn't need all patches before it is checked once more on those that it needs, and each that it needs must be
     missed when it isn't there. The tree and the patches stay as they are.
 
@@ -280,7 +276,7 @@ class _Check:
     verified: Verified
     commit: str
     paths: Sequence[str]
-    """Where the tests and examples are."""
+    """The files that it touches."""
     where: str = ''
     """What the commit stands on, in the words of a fault, unless that is all patches before it."""
     unneeded: Path | None = None
@@ -348,15 +344,12 @@ class _Run:
     """What Python runs pytest with, to measure what that runs."""
 
     def run(self, check: _Check) -> None:
-        """Ask ruff, run the tests and examples, as far as they are there, and import the package where that says more."""
+        """Ask ruff, run the tests, as far as they are there, and import the package where that says more."""
         if check.plain:
             self._lint(check)
         if not check.tested:
             return
         self._check_out(check.commit)
-        # `tests/test_examples.py` takes this one for a sign that every extra is installed. Our pages and docstrings need
-        # no more than `tests.in` holds.
-        upstream_tests.make_example_folders(self.git.folder, 'pydantic_ai_examples')
         found = self._measured(check)
         if check.last and not self._import_package(check):
             found += self._api(check)
@@ -472,41 +465,20 @@ class _Run:
         return []
 
     def _test(self, check: _Check) -> list[Fault]:
-        paths = sorted(path for path in check.paths if (self.git.folder / path).exists())
-        tests = [path for path in paths if _is_test(path)]
-        examples = [path for path in paths if path.endswith(('.md', '.py')) and not path.startswith('tests/')]
-        # Without upstream's tests the tree has nothing that runs examples.
-        if not (self.git.folder / _EXAMPLES).exists():
-            examples = []
-        # `-k` takes such a path for one name. The colon keeps out a longer path that begins with it.
-        chosen = ' or '.join(f'{path}:' for path in examples)
-        if tests and examples:
-            # Together first, since most of the time goes into starting.
-            together = f'not {Path(_EXAMPLES).name} or {chosen}'
-            found = self._pytest(check, 'All', *tests, _EXAMPLES, '-k', together)
-            if not found or check.unneeded:
-                return found
-            check.tests = 0
-        found: list[Fault] = []
-        if tests:
-            found += self._pytest(check, f'The tests in {_listed(tests)}', *tests)
-        if examples:
-            found += self._pytest(check, f'The examples in {_listed(examples)}', _EXAMPLES, '-k', chosen)
-        return found
-
-    def _pytest(self, check: _Check, what: str, *arguments: str) -> list[Fault]:
+        tests = sorted(path for path in check.paths if _is_test(path) and (self.git.folder / path).exists())
+        if not tests:
+            return []
         # Faults enough to see what is wrong; whether there is one is all that is asked without a patch that is needed.
         most = 1 if check.unneeded else 5
         # Long before a test that hangs is ended, it shows where it does.
         hangs = ('-o', f'faulthandler_timeout={SECONDS / 2:g}')
         options = ('-q', '--tb=short', f'--maxfail={most}', '-p', 'no:cacheprovider', *hangs)
-        done = self._python(*self.measuring, '-m', 'pytest', *options, *arguments)
+        done = self._python(*self.measuring, '-m', 'pytest', *options, *tests)
         summary = done.stdout.strip().rpartition('\n')[2]
         check.tests += int(passed[1]) if (passed := re.search(r'(\d+) passed', summary)) else 0
-        # 5: no test was selected, as in a file without examples.
-        if done.returncode not in ((0, 5) if '-k' in arguments else (0,)):
-            return [Fault(f'{what} fail after it{check.where}.', done.stdout)]
-        return []
+        return [Fault(f'The tests in {_listed(tests)} fail after it{check.where}.', done.stdout)] * bool(
+            done.returncode
+        )
 
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(('PYTHON', 'PYTEST'))}

@@ -83,24 +83,15 @@ def test_apply_without_patches_makes_the_base_in_upstream_s_layout(uncached: Lin
     files = user.git('ls-tree', '-r', '--name-only', 'HEAD').splitlines()
     from_archive = [name for name in ARCHIVE if name not in ('PKG-INFO', 'README.md')]
     from_wheel = [f'pydantic_ai_slim/{name}' for name in PACKAGE]
-    assert uncached.tests
     assert sorted(files) == sorted([*from_archive, *from_wheel, 'pydantic_ai_slim/LICENSE'])
     assert (uncached.tree / TOOLS).read_text() == PACKAGE['pydantic_ai/tools.py']
     assert user.git('log', '--format=%H %an <%ae> %aI %cn <%ce> %cI %B') == (
         f'{head} series <series@localhost> 2025-01-31T00:00:00+00:00 series <series@localhost> '
         f'2025-01-31T00:00:00+00:00 pydantic-ai-slim 1.0.0\n\n'
         f'The unmodified release, content {uncached.digest},\n'
-        f'with the tests of pydantic-ai 0.9.0, archive {uncached.tests.digest}.'
+        f'with the settings of pydantic-ai 0.9.0, archive {uncached.settings.digest}.'
     )
     assert user.git('status', '--short', '--branch') == '## series'
-
-
-def test_apply_on_a_release_without_tests_takes_the_settings_only(uncached: Line, user: User) -> None:
-    apply(replace(uncached, tests=None, settings=uncached.tests), quiet)
-    files = user.git('ls-tree', '-r', '--name-only', 'HEAD').splitlines()
-    from_wheel = [f'pydantic_ai_slim/{name}' for name in PACKAGE]
-    assert files == sorted(['.gitignore', 'LICENSE', 'pyproject.toml', *from_wheel, 'pydantic_ai_slim/LICENSE'])
-    assert 'with the settings of pydantic-ai 0.9.0, archive sha256:' in user.git('log', '-1', '--format=%B')
 
 
 def test_apply_makes_a_commit_of_each_patch(line: Line, user: User) -> None:
@@ -181,8 +172,8 @@ def test_apply_on_another_base_moves_the_tree_on(uncached: Line, user: User) -> 
 @pytest.mark.parametrize(
     'change, words',
     [
-        ({'tests/test_tools.py': 'changed\n'}, ' M tests/test_tools.py'),
-        ({'tests/new.py': 'new\n'}, '?? tests/new.py'),
+        ({'pyproject.toml': 'changed\n'}, ' M pyproject.toml'),
+        ({'new.py': 'new\n'}, '?? new.py'),
     ],
     ids=['changed', 'new'],
 )
@@ -263,7 +254,7 @@ def test_apply_after_a_move_that_was_killed_keeps_what_the_user_has_changed_sinc
     (line.tree / '.git' / 'index.lock').touch()
     (line.tree / 'tests' / 'two.txt').unlink()
     (line.tree / 'tests' / 'one.txt').write_text('')
-    (line.tree / 'tests' / 'test_tools.py').write_text('mine\n')
+    (line.tree / 'pyproject.toml').write_text('mine\n')
     with pytest.raises(DirtyTreeError) as error:
         apply(line, quiet)
     assert str(error.value) == (
@@ -272,11 +263,11 @@ def test_apply_after_a_move_that_was_killed_keeps_what_the_user_has_changed_sinc
         'Put what you need of them away, restore them with `git -C build/1.0.0 restore FILE` or delete them, then run the same '
         'command again.\n'
         '\n'
-        '    tests/test_tools.py'
+        '    pyproject.toml'
     )
-    assert (line.tree / 'tests' / 'test_tools.py').read_text() == 'mine\n'
+    assert (line.tree / 'pyproject.toml').read_text() == 'mine\n'
 
-    (line.tree / 'tests' / 'test_tools.py').write_text(ARCHIVE['tests/test_tools.py'])
+    (line.tree / 'pyproject.toml').write_text(ARCHIVE['pyproject.toml'])
     assert apply(line, quiet) == before
     assert git.run('status', '--porcelain') == ''
 
@@ -497,16 +488,15 @@ def test_apply_of_another_wheel_than_the_pinned_one_stops(uncached: Line) -> Non
 
 def test_apply_of_another_archive_than_the_pinned_one_stops(uncached: Line) -> None:
     digest = 'sha256:' + '0' * 64
-    assert uncached.tests
     with pytest.raises(DownloadError) as error:
-        apply(replace(uncached, tests=replace(uncached.tests, digest=digest)), quiet)
+        apply(replace(uncached, settings=replace(uncached.settings, digest=digest)), quiet)
     assert f'{error.value.problem}\n{error.value.remedy}' == (
         'pip could not download `pydantic-ai===0.9.0`.\n'
         "These are pip's words; check the connection and pip's configuration (`pip config list`), then run the same "
         'command again.'
     )
     assert f'Expected sha256 {digest.removeprefix("sha256:")}' in error.value.words
-    assert uncached.tests.digest.removeprefix('sha256:') in error.value.words
+    assert uncached.settings.digest.removeprefix('sha256:') in error.value.words
     assert [path.name for path in uncached.cache.iterdir()] == ['base-wheel-1.0.0']
 
 

@@ -361,12 +361,8 @@ def test_extract_on_another_first_commit_refuses(series: Line, user: User) -> No
     assert read(series.folder) == before
 
 
-def test_extract_on_the_base_of_another_line_toml_refuses(
-    series: Line, user: User, releases: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv('PIP_FIND_LINKS', str(releases))
-    assert series.tests
-    later = replace(series, tests=None, settings=series.tests)
+def test_extract_on_the_base_of_another_line_toml_refuses(series: Line) -> None:
+    later = replace(series, settings=replace(series.settings, version='1.1.0'))
     with pytest.raises(ExtractError) as error:
         extract(later, quiet)
     assert str(error.value) == (
@@ -379,26 +375,14 @@ def test_extract_on_the_base_of_another_line_toml_refuses(
         '    pydantic-ai-slim 1.0.0\n'
         '\n'
         f'    The unmodified release, content {series.digest},\n'
-        f'    with the tests of pydantic-ai 0.9.0, archive {series.tests.digest}.\n'
+        f'    with the settings of pydantic-ai 0.9.0, archive {series.settings.digest}.\n'
         '\n'
         '    `line.toml` names:\n'
         '    pydantic-ai-slim 1.0.0\n'
         '\n'
         f'    The unmodified release, content {series.digest},\n'
-        f'    with the settings of pydantic-ai 0.9.0, archive {series.tests.digest}.'
+        f'    with the settings of pydantic-ai 1.1.0, archive {series.settings.digest}.'
     )
-
-
-def test_extract_of_a_tree_whose_base_has_the_same_files_writes_it(
-    series: Line, user: User, releases: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As after a change of how digests are computed."""
-    monkeypatch.setenv('PIP_FIND_LINKS', str(releases))
-    user.commit('Add four', {'tests/four.txt': '4\n'})
-    renamed = user.git('commit-tree', f'{tree.BASE}^{{tree}}', '-m', 'Another message')
-    user.git('rebase', '--quiet', '--onto', renamed, tree.BASE, 'series')
-    user.git('update-ref', tree.BASE, renamed)
-    assert extract(series, quiet) == ['added fixes/add-four']
 
 
 def test_extract_of_what_is_no_series_names_everything_at_once(series: Line, user: User) -> None:

@@ -761,8 +761,8 @@ def test_load_line_returns_what_the_file_says(tmp_path: Path) -> None:
         digest = 'sha256:{'0' * 64}'
         patched = 'sha256:{'2' * 64}'
         python = ['3.12']
-        [tests]
-        package = 'tests-of-it'
+        [settings]
+        package = 'settings-of-it'
         version = '9.9.8'
         digest = 'sha256:{'1' * 64}'
         [caps]
@@ -782,8 +782,7 @@ def test_load_line_returns_what_the_file_says(tmp_path: Path) -> None:
         licences=None,
         url=None,
         python=('3.12',),
-        tests=Archive('tests-of-it', '9.9.8', 'sha256:' + '1' * 64),
-        settings=None,
+        settings=Archive('settings-of-it', '9.9.8', 'sha256:' + '1' * 64),
         caps={'some-package': '<2'},
     )
     assert line.version == '9.9.9+lifecycle.3'
@@ -817,8 +816,6 @@ def test_load_line_with_several_faults_names_them_all(tmp_path: Path) -> None:
         patched = ''
         python = []
         colour = 'green'
-        [tests]
-        package = 'tests-of-it'
         [settings]
         package = ''
         version = '1'
@@ -837,14 +834,11 @@ def test_load_line_with_several_faults_names_them_all(tmp_path: Path) -> None:
         "- `digest` must be `sha256:` and 64 hexadecimal digits, but is 'md5:0'.\n"
         "- `patched` must be `sha256:` and 64 hexadecimal digits, but is ''.\n"
         '- `python` must be a list such as `["3.12"]`, but is [].\n'
-        '- `tests` must be a table of `package`, `version` and `digest`, the last being `sha256:` and 64 hexadecimal '
-        "digits, but is {'package': 'tests-of-it'}.\n"
         '- `settings` must be a table of `package`, `version` and `digest`, the last being `sha256:` and 64 hexadecimal '
         f"digits, but is {{'package': '', 'version': '1', 'digest': 'sha256:{'0' * 64}'}}.\n"
         """- `caps` must be a table of version bounds by package, such as `httpx = "<1"`, but is {'httpx': '1'}.\n"""
-        '- There must be either `tests`, which bring the settings along, or `settings` alone.\n'
         '- `colour` is not a key of a line; the keys are `base`, `released`, `number`, `digest`, `patched`, '
-        '`licences`, `url`, `python`, `tests`, `settings`, `caps`.\n'
+        '`licences`, `url`, `python`, `settings`, `caps`.\n'
         'Correct the file and build again.'
     )
 

@@ -39,6 +39,20 @@ pytestmark = pytest.mark.slow
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 RENAMED = PACKAGE['pydantic_ai/tools.py'].replace('return "tools"', 'return "fork"')
+NAME = 'from pydantic_ai.tools import name\n\ndef test_name():\n    assert name() == "tools"\n'
+EACH = """\
+import pytest
+from pydantic_ai import add, tools
+
+@pytest.mark.parametrize('name', [name for name in vars(tools) if name[0] != '_'])
+def test_it(name):
+    assert name != 'broken'
+
+def test_network():
+    assert False
+"""
+"""Has a test for each function of the module."""
+
 CELL = Cell('3.12', 'all', 'highest')
 
 Upstream = Callable[..., Path]
@@ -53,8 +67,8 @@ def prepare_for_two(cell: Cell, side: str, tree: Git) -> Prepared:
     return replace(prepare(cell, side, tree), options=['-n', '2', '--dist=loadgroup'])
 
 
-def run(line: Line, tests: Tests | None = None, prepare: Prepare = prepare) -> Matrix:
-    return matrix(line, [CELL], tests or Tests(), quiet, prepare)
+def run(line: Line, tests: Tests, prepare: Prepare = prepare) -> Matrix:
+    return matrix(line, [CELL], tests, quiet, prepare)
 
 
 def compared(found: Matrix) -> Comparison:
@@ -85,7 +99,7 @@ def renamed(line: Line, user: User) -> Line:
 def upstream(tmp_path: Path) -> Upstream:
     """Makes a clone of upstream with these tests."""
 
-    def make(text: str, **files: str) -> Path:
+    def make(text: str = NAME, **files: str) -> Path:
         folder = tmp_path / 'upstream'
         contents = {'tests/__init__.py': '', 'tests/test_it.py': text, 'pyproject.toml': '[tool.pytest]\n'} | files
         for name, content in contents.items():
@@ -100,28 +114,14 @@ def upstream(tmp_path: Path) -> Upstream:
     return make
 
 
-NAME = 'from pydantic_ai.tools import name\n\ndef test_name():\n    assert name() == "tools"\n'
-
-
-def test_matrix_of_a_fork_that_behaves_as_the_base_finds_no_difference(line: Line, user: User) -> None:
-    write(
-        line,
-        user,
-        {
-            TOOLS: PACKAGE['pydantic_ai/tools.py'] + '\n\ndef new() -> int:\n    return 1\n',
-            'tests/test_new.py': 'from pydantic_ai.tools import new\n\ndef test_new():\n    assert new() == 1\n',
-        },
-    )
-    found = run(line)
-    assert outcomes(found) == {
-        # It needs what isn't installed here, on both sides, so it says nothing.
-        'tests.test_examples': ('error', 'error'),
-        'tests.test_new::test_new': ('missing', 'passed'),
-        'tests.test_tools::test_add': ('passed', 'passed'),
-    }
+def test_matrix_of_a_fork_that_behaves_as_the_base_finds_no_difference(
+    line: Line, user: User, upstream: Upstream
+) -> None:
+    write(line, user, {TOOLS: f'{PACKAGE["pydantic_ai/tools.py"]}\n\ndef new() -> None: ...\n'})
+    found = run(line, Tests(upstream(EACH)))
     assert found.differences == 0
-    assert [test.test for test in compared(found).added] == ['tests.test_new::test_new']
-    assert [test.test for test in compared(found).failing] == ['tests.test_examples']
+    assert [test.test for test in compared(found).added] == ['tests.test_it::test_it[new]']
+    assert [test.test for test in compared(found).failing] == ['tests.test_it::test_network']
 
 
 def test_matrix_where_an_outcome_changed_says_which_after_it_ran_alone(renamed: Line, upstream: Upstream) -> None:
@@ -138,21 +138,20 @@ def test_matrix_where_an_outcome_changed_says_which_after_it_ran_alone(renamed: 
     assert 'tests/test_it.py:4' in test.fork.words
 
 
-def test_matrix_where_a_test_is_gone_from_the_fork_is_a_difference(line: Line, user: User) -> None:
-    write(line, user, {'tests/test_tools.py': 'def test_sum():\n    pass\n'})
-    (test,) = compared(run(line)).differences
-    assert (test.test, test.outcome('fork'), test.again) == ('tests.test_tools::test_add', 'missing', {})
+def test_matrix_where_a_test_is_gone_from_the_fork_is_a_difference(line: Line, user: User, upstream: Upstream) -> None:
+    write(line, user, {TOOLS: 'def add(a: int, b: int) -> int: ...\n'})
+    (test,) = compared(run(line, Tests(upstream(EACH)))).differences
+    assert (test.test, test.outcome('fork'), test.again) == ('tests.test_it::test_it[name]', 'missing', {})
 
 
-def test_matrix_where_a_file_of_tests_is_not_imported_any_more_is_a_difference(line: Line, user: User) -> None:
-    write(line, user, {TOOLS: 'def add(a: int, b: int) -> int:\n    return a + b\n'})
-    found = run(line, Tests(only=('tests/test_tools.py',)))
-    assert found.differences == 0
-    write(line, user, {'pydantic_ai_slim/pydantic_ai/__init__.py': ''}, 'Empty it')
-    found = run(line, Tests(only=('tests/test_tools.py',)))
+def test_matrix_where_a_file_of_tests_is_not_imported_any_more_is_a_difference(
+    line: Line, user: User, upstream: Upstream
+) -> None:
+    write(line, user, {'pydantic_ai_slim/pydantic_ai/__init__.py': ''})
+    found = run(line, Tests(upstream('from pydantic_ai import add\n\ndef test_add(): ...\n')))
     assert outcomes(found) == {
-        'tests.test_tools': ('missing', 'error'),
-        'tests.test_tools::test_add': ('passed', 'missing'),
+        'tests.test_it': ('missing', 'error'),
+        'tests.test_it::test_add': ('passed', 'missing'),
     }
     assert found.differences == 1
 
@@ -190,24 +189,6 @@ def test_now_and_then():
 """
     (test,) = compared(run(renamed, Tests(upstream(text)))).differences
     assert test.again == {'base': ['passed'] * 3, 'fork': ['passed', 'failed', 'passed']}
-
-
-def test_matrix_that_found_all_before_runs_nothing_again(renamed: Line, upstream: Upstream, tmp_path: Path) -> None:
-    text = f"""\
-from pathlib import Path
-from pydantic_ai.tools import name
-
-def test_name():
-    with Path({str(tmp_path / 'times')!r}).open('a') as times:
-        times.write(name() + ' ')
-    assert name() == "tools"
-"""
-    tests = Tests(upstream(text))
-    first = run(renamed, tests)
-    times = (tmp_path / 'times').read_text()
-    assert times == 'tools fork ' * 4
-    assert run(renamed, tests) == first
-    assert (tmp_path / 'times').read_text() == times
 
 
 def test_matrix_after_the_fork_changed_keeps_the_outcomes_of_the_base_only(
@@ -348,7 +329,7 @@ def test_matrix_runs_only_what_is_chosen(line: Line, upstream: Upstream) -> None
 
 def test_matrix_that_pytest_refuses_to_run_shows_its_words(line: Line, upstream: Upstream) -> None:
     with pytest.raises(MatrixError) as error:
-        run(line, Tests(upstream(NAME), expression='not'))
+        run(line, Tests(upstream(), expression='not'))
     assert "Wrong expression passed to '-k'" in error.value.words
 
 
@@ -378,53 +359,51 @@ def test_matrix_on_what_is_no_clone_of_upstream_is_refused(line: Line, tmp_path:
     )
 
 
-def test_matrix_of_a_line_without_upstreams_tests_needs_a_clone(line: Line) -> None:
-    bare = replace(line, tests=None)
-    with pytest.raises(MatrixError) as error:
-        run(bare)
-    assert error.value.remedy == 'Name a clone of upstream that has them, with `--tests DIR` (`CLONE=DIR`).'
-
-
 def test_matrix_renames_what_has_another_name_in_older_tests() -> None:
     renamed = rename('from pydantic_ai.builtin_tools import x\nmessages.BuiltinToolCallPart, MyBuiltinToolCallPart\n')
     assert renamed == 'from pydantic_ai.native_tools import x\nmessages.NativeToolCallPart, MyBuiltinToolCallPart\n'
 
 
-def test_matrix_beside_another_one_is_refused(line: Line) -> None:
+def test_matrix_beside_another_one_is_refused(line: Line, upstream: Upstream) -> None:
+    tests = Tests(upstream())
+
     def prepare_while_it_runs(*_: object) -> Prepared:
         with pytest.raises(BusyError) as error:
-            run(line)
+            run(line, tests)
         raise error.value
 
     with pytest.raises(BusyError, match=r'is at work on `matrix-1\.0\.0`'):
-        matrix(line, [CELL], Tests(), quiet, prepare_while_it_runs)
+        matrix(line, [CELL], tests, quiet, prepare_while_it_runs)
 
 
-def test_matrix_without_an_interpreter_skips_the_cell(line: Line) -> None:
+def test_matrix_without_an_interpreter_skips_the_cell(line: Line, upstream: Upstream) -> None:
+    tests = Tests(upstream())
     cells = [CELL, Cell('3.99', 'all', 'highest')]
 
     def prepare_one(cell: Cell, side: str, tree: Git) -> Prepared | None:
         return prepare(cell, side, tree) if cell == CELL else None
 
-    found = matrix(line, cells, Tests(), quiet, prepare_one)
+    found = matrix(line, cells, tests, quiet, prepare_one)
     assert [result.skipped for result in found.cells] == ['', 'this machine has no Python 3.99']
     assert 'skipped, since this machine has no Python 3.99' in summary(found)
     with pytest.raises(MatrixError) as error:
-        matrix(line, cells[1:], Tests(), quiet, prepare_one)
+        matrix(line, cells[1:], tests, quiet, prepare_one)
     assert str(error.value) == (
         'No cell was run: this machine has no Python 3.99.\n'
         'Install one of Python 3.12, or name one that is here with `--python VERSION` (`PYTHON=VERSION`).'
     )
 
 
-def test_matrix_without_a_lock_says_how_to_write_it(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matrix_without_a_lock_says_how_to_write_it(
+    line: Line, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def wheel(*_: object, **__: object) -> Path:
         return Path(__file__)
 
     monkeypatch.setattr('series.verbs.matrix.base_wheel', wheel)
     monkeypatch.setattr('series.verbs.matrix.build', wheel)
     with pytest.raises(MatrixError) as error:
-        matrix(line, [CELL], Tests(), quiet)
+        matrix(line, [CELL], Tests(upstream()), quiet)
     assert str(error.value) == (
         'There is no lock for all, highest: `patches/1.0.0/locks/all-highest.txt` does not exist.\n'
         'Write it with `make locks LINE=1.0.0`.'
@@ -448,7 +427,7 @@ def test_main_matrix_prints_a_line_for_each_cell_and_fails_for_a_difference(
 
     monkeypatch.setattr('series.__main__.matrix', run_here)
     monkeypatch.chdir(renamed.root)
-    chosen = ['matrix', '--python=3.12', '--install=all', '--resolution=highest', '--tests', str(upstream(NAME))]
+    chosen = ['matrix', '--python=3.12', '--install=all', '--resolution=highest', '--tests', str(upstream())]
     assert main(chosen) == 1
     said = capsys.readouterr()
     assert said.out == ''
@@ -465,12 +444,13 @@ def test_main_matrix_prints_a_line_for_each_cell_and_fails_for_a_difference(
     assert capsys.readouterr().out.endswith("Upstream's tests say the same of 1.0.0+lifecycle.1 as of the base.\n")
 
 
-def test_matrix_where_a_test_of_the_patches_fails_says_so(line: Line, user: User) -> None:
-    write(line, user, {'tests/test_new.py': 'def test_new():\n    assert False, "broken"\n'})
-    found = run(line, Tests(only=('tests/test_new.py',)))
+def test_matrix_where_a_test_of_the_patches_fails_says_so(line: Line, user: User, upstream: Upstream) -> None:
+    write(line, user, {TOOLS: f'{PACKAGE["pydantic_ai/tools.py"]}\n\ndef broken() -> None: ...\n'})
+    found = run(line, Tests(upstream(EACH)))
     assert (found.differences, found.broken) == (0, 1)
-    assert '- tests.test_new::test_new (Python 3.12, all, highest): failed, a test that the patches add' in summary(
-        found
+    assert (
+        '- tests.test_it::test_it[broken] (Python 3.12, all, highest): failed, a test that the patches add'
+        in summary(found)
     )
 
 

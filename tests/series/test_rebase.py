@@ -162,7 +162,7 @@ def test_rebase_makes_the_whole_line(
         wheel.extractall(tmp_path / 'wheel')
     build = new.root / 'pydantic_ai_slim' / '1.1.0'
     licences = digest_files({path.name: path.read_bytes() for path in build.glob('LICENSE*')})
-    archive = hashlib.sha256((releases / 'pydantic_ai-0.9.0.tar.gz').read_bytes()).hexdigest()
+    archive = hashlib.sha256((releases / 'pydantic_ai-1.1.0.tar.gz').read_bytes()).hexdigest()
     assert (new.folder / 'line.toml').read_text() == (
         'base = "1.1.0"         # the version of pydantic-ai-slim that the patches apply to\n'
         'released = 2025-02-10   # the day on which the base was published\n'
@@ -172,9 +172,9 @@ def test_rebase_makes_the_whole_line(
         f'licences = "{licences}"  # digest_files() of the licences in the build folder\n'
         'python = ["3.11", "3.12"]\n'
         '\n'
-        "[tests]                 # where the tree's `tests/` come from: the last release on the index that ships upstream's tests\n"
+        "[settings]              # where upstream's settings for tests come from; no release ships tests\n"
         'package = "pydantic-ai"\n'
-        'version = "0.9.0"\n'
+        'version = "1.1.0"\n'
         f'digest = "sha256:{archive}"  # of the source distribution\n'
         '\n'
         '[caps]\n'
@@ -218,11 +218,8 @@ def test_rebase_runs_nothing_of_an_archive_that_nothing_pins(
     index.folder = served
     settings = ARCHIVE['pyproject.toml'].replace('"hatchling.build"', '"hostile"\nbackend-path = ["."]')
     code = f'from hatchling.build import *\nopen({str(tmp_path / "ran")!r}, "w")\n'
-    # The newest without tests comes first, and that isn't pinned in the end.
-    hostile = {name: text for name, text in ARCHIVE.items() if not name.startswith('tests/')}
-    write_archive(served, '1.1.0', {**hostile, 'pyproject.toml': settings, 'hostile.py': code})
-    tests = rebase(line, '1.1.0', quiet).line.tests
-    assert tests and tests.version == '0.9.0'
+    write_archive(served, '1.1.0', {**ARCHIVE, 'pyproject.toml': settings, 'hostile.py': code})
+    assert rebase(line, '1.1.0', quiet).line.settings.version == '1.1.0'
     assert not (tmp_path / 'ran').exists()
 
 
@@ -232,23 +229,6 @@ def test_rebase_names_a_patch_of_which_only_tests_are_left(carry: Callable[..., 
     assert rebased.notes[0] == (
         '`Call it label` has nothing but tests and docs by now. If the base has these too, drop it.'
     )
-
-
-@pytest.mark.slow
-def test_rebase_onto_a_release_without_fitting_tests_takes_the_settings(
-    carry: Callable[..., Line], index: Index
-) -> None:
-    rebased = rebase(carry(ONE), '2.0.0', quiet)
-    assert rebased.line.tests is None
-    assert rebased.line.settings
-    assert (rebased.line.settings.package, rebased.line.settings.version) == ('pydantic-ai', '1.1.0')
-    assert rebased.notes[-1] == (
-        'No release ships tests that fit 2.0.0: the tree has those of the patches only, and the settings of '
-        '`pydantic-ai` 1.1.0.'
-    )
-    tree = rebased.line.tree
-    assert [path.name for path in (tree / 'tests').iterdir()] == ['one.txt']
-    assert (tree / 'pyproject.toml').exists()
 
 
 @pytest.mark.usefixtures('near')

@@ -59,31 +59,7 @@ ARCHIVE = {
     '[project]\nname = "pydantic-ai"\nversion = "0.9.0"\n\n'
     '[tool.hatch.build.targets.wheel]\nbypass-selection = true\n\n[tool.pytest.ini_options]\ntestpaths = ["tests"]\n\n'
     '[tool.ruff.lint]\npreview = true\nexplicit-preview-rules = true\nselect = ["F841"]\n',
-    'tests/__init__.py': '',
-    'tests/test_tools.py': 'from pydantic_ai import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n',
-    # It does in small what upstream's own does: each block of the pages and modules is an example.
-    'tests/test_examples.py': """\
-import re
-from pathlib import Path
-
-import pytest
-import pydantic_ai_examples
-
-FOUND = [
-    pytest.param(code, id=f'{path}:{number}')
-    for folder in ('docs', 'pydantic_ai_slim', 'pydantic_graph', 'pydantic_evals')
-    for path in sorted(Path(folder).resolve(strict=True).rglob('*.[mp][dy]'))
-    for path in [path.relative_to(Path.cwd())]
-    for number, code in enumerate(re.findall('```python\\n(.*?)```', path.read_text(), re.DOTALL))
-]
-
-
-@pytest.mark.parametrize('code', FOUND)
-def test_docs_examples(code):
-    exec(code, {})
-""",
 }
-
 
 LATER = PACKAGE | {
     'pydantic_ai/tools.py': PACKAGE['pydantic_ai/tools.py'].replace('def name', 'def label'),
@@ -97,8 +73,6 @@ PUBLISHED = {
     # The day of UTC is what counts.
     'pydantic_ai_slim-1.1.0-py3-none-any.whl': '2025-02-10T23:30:00Z',
     'pydantic_ai-1.1.0.tar.gz': '2025-02-10T23:31:00Z',
-    # It has tests, and is newer than the releases of the next major version.
-    'pydantic_ai-1.1.1.tar.gz': '2025-11-01T10:00:00Z',
     'pydantic_ai_slim-2.0.0-py3-none-any.whl': '2025-09-01T10:00:00Z',
     'pydantic_ai_slim-2.1.0b1-py3-none-any.whl': '2025-10-01T10:00:00Z',
 }
@@ -106,7 +80,7 @@ PUBLISHED = {
 
 
 def write_releases(folder: Path) -> None:
-    """Write what upstream has released, as pip takes it with `--find-links`: wheels, and archives of which the first has tests."""
+    """Write what upstream has released, as pip takes it with `--find-links`: wheels, and archives with settings."""
     write_wheel(folder, BASE, PACKAGE)
     write_wheel(
         folder, '1.1.0', LATER, 'Classifier: Programming Language :: Python :: 3.12\nRequires-Dist: anyio>=4,<5\n'
@@ -114,8 +88,7 @@ def write_releases(folder: Path) -> None:
     write_wheel(folder, '2.0.0', LATER)
     write_wheel(folder, '2.1.0b1', LATER)
     write_archive(folder, '0.9.0', ARCHIVE)
-    write_archive(folder, '1.1.1', ARCHIVE)
-    write_archive(folder, '1.1.0', {name: text for name, text in ARCHIVE.items() if not name.startswith('tests/')})
+    write_archive(folder, '1.1.0', ARCHIVE)
 
 
 def write_wheel(folder: Path, version: str, package: dict[str, str], metadata: str = '') -> None:
@@ -209,7 +182,7 @@ digest = "{content_digest(unpacked)}"
 licences = "{digest_files({path.name: path.read_bytes() for path in BUILD.glob('LICENSE*')})}"
 python = ["3.12"]
 
-[tests]
+[settings]
 package = "pydantic-ai"
 version = "0.9.0"
 digest = "sha256:{hashlib.sha256((releases / 'pydantic_ai-0.9.0.tar.gz').read_bytes()).hexdigest()}"
