@@ -82,7 +82,7 @@ def find_sides(line: str | None, base: Path | None, fork: Path | None) -> list[S
         fork: An interpreter with the fork.
 
     Raises:
-        NoLineError: There is no such line.
+        SeriesError: There is no such line.
         MissingEnvironmentError: An interpreter does not exist.
     """
     found, made_by = {'base': base, 'fork': fork}, 'make fork'

@@ -74,7 +74,7 @@ def build_if_needed(line: Line) -> None:
     """Build the wheel of a line if there is none, or if what it is made of was changed since.
 
     Raises:
-        BuildError: The build failed.
+        SeriesError: The build failed.
     """
     project = line.root / 'pydantic_ai_slim'
     # The folder itself changes when a patch is deleted.

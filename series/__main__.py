@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic_ai_slim.fork.errors import ForkError
 from pydantic_ai_slim.fork.line import patch_name
 from series.build import build
-from series.errors import DifferenceError, RebaseError, ReviewError, SeriesError
+from series.errors import SeriesError
 from series.line import Line, find_line, find_lines, line_names
 from series.merge import Outcome
 from series.patches import find_patch
@@ -126,7 +126,7 @@ def _rebase(options: Namespace, report: Report) -> str:
     if options.go_on:
         return _rebased(finish_rebase(root, options.onto, report), report)
     if options.onto is None:
-        raise RebaseError(
+        raise SeriesError(
             'There is nothing to rebase onto.', 'Name a release with `--onto VERSION` (`make rebase ONTO=VERSION`).'
         )
     return _rebased(rebase(_line(options), options.onto, report), report)
@@ -163,7 +163,7 @@ def _review(options: Namespace, report: Report) -> str:
     colour = sys.stdout.isatty() and 'NO_COLOR' not in os.environ
     if options.against:
         if revision is not None:
-            raise ReviewError(
+            raise SeriesError(
                 'A line is compared either with a revision or with another line.', 'Leave one of the two out.'
             )
         before = find_line(Path.cwd(), options.against)
@@ -233,7 +233,7 @@ def _matrix(options: Namespace, report: Report) -> str:
     path = line.show(write_report(found, line.root / 'build' / 'matrix' / line.name / 'report.txt'))
     text = f'{summary(found)}\n\n`{path}` has all, and `results` beside it the JUnit XML of each side.'
     if found.differences or found.broken:
-        raise DifferenceError(
+        raise SeriesError(
             f"Upstream's tests differ between base and fork of {line.name}, or tests that its patches add fail.\n\n{text}",
             'Find out which patch does it, and correct it there. What was run is not run again when you repeat the command.',
         )

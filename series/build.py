@@ -24,7 +24,7 @@ from pydantic_ai_slim.fork.metadata import fork_metadata
 from pydantic_ai_slim.fork.names import PACKAGE
 from series.base import base_wheel, unpack_wheel
 from series.environments import line_python, make_environment
-from series.errors import BuildError
+from series.errors import SeriesError
 from series.folders import lock, scratch
 from series.line import Line
 from series.pins import build_folder
@@ -55,11 +55,8 @@ def build(
         base: The base's wheel, if it is at hand and was checked.
 
     Raises:
-        BuildError: The build failed, with the words of the hook if it was the hook that stopped it. There is no wheel
-            then: one of an earlier build would pass for that of the patches as they are now.
+        SeriesError: It is refused, or fails; the message says why.
         DownloadError: The base can't be got, or isn't the pinned one.
-        EnvironmentFailedError: The environment of the builder can't be made.
-        NoPythonError: This machine has no Python for it.
     """
     dist = dist or line.root / 'dist'
     with (
@@ -96,7 +93,7 @@ def build(
             raise _error(line, done.stdout)
         if faults := list(wheel_faults(line, wheels[0], unpacked)):
             listed = '\n'.join(f'- {fault}' for fault in faults)
-            raise BuildError(
+            raise SeriesError(
                 f'The wheel of {line.version} that came out is not what its line pins, and was thrown away:\n{listed}',
                 f'Something changes what is built: look at `git status --ignored -- pydantic_ai_slim` and at `git diff`, then run '
                 f'`{line.make("build")}` again.',
@@ -123,7 +120,7 @@ def find_builder(folder: Path, python: Path) -> Path:
         python: The interpreter that it is made of.
 
     Raises:
-        EnvironmentFailedError: It can't be made.
+        SeriesError: It can't be made.
     """
     if python == Path(sys.executable):
         return python
@@ -139,9 +136,9 @@ def _check_folders(line: Line, project: Path) -> None:
         settings = tomllib.loads((project / 'pyproject.toml').read_text('utf-8'))
         check_folder(project, settings['project']['license-files'], line)
     except ForkError as error:
-        raise BuildError(f'The wheel of {line.version} was not built.', str(error)) from None
+        raise SeriesError(f'The wheel of {line.version} was not built.', str(error)) from None
     except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise BuildError(
+        raise SeriesError(
             f'The wheel of {line.version} was not built: `{line.show(project / "pyproject.toml")}` is not valid: {error}.',
             f'Restore it with `git checkout -- {line.show(project)}`, then run `{line.make("build")}` again.',
         ) from None
@@ -206,12 +203,12 @@ def _bare(text: str) -> tuple[str, tuple[str, ...], str]:
     return canonicalize_name(requirement.name), tuple(sorted(requirement.extras)), str(requirement.specifier)
 
 
-def _error(line: Line, output: str) -> BuildError:
+def _error(line: Line, output: str) -> SeriesError:
     # The hook ends the build with the name and the message of its error.
     said = re.search(r'^\w+Error: (.+)', output, re.MULTILINE | re.DOTALL)
     if said and 'Traceback' not in output:
-        return BuildError(f'The wheel of {line.version} was not built.', said[1].strip())
-    return BuildError(
+        return SeriesError(f'The wheel of {line.version} was not built.', said[1].strip())
+    return SeriesError(
         f'The wheel of {line.version} was not built.',
         f"These are the builder's words; put right what they name, then run `{line.make('build')}` again.",
         output,

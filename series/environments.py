@@ -28,16 +28,8 @@ MODEL = '[openai]'
 """The extra for the real model that the README names, so that it can be tried with no further step."""
 
 
-class EnvironmentFailedError(SeriesError):
-    """An environment that uv could not make."""
-
-
 class NoWheelError(SeriesError):
     """A fork that isn't built."""
-
-
-class NoPythonError(SeriesError):
-    """A line whose Python versions this machine has none of."""
 
 
 def find_python(version: str) -> Path | None:
@@ -64,7 +56,7 @@ def line_python(line: Line) -> Path:
     When there is none, a running one that is newer than what the line was made for may do.
 
     Raises:
-        NoPythonError: There is none, and the running one is older than what the line supports.
+        SeriesError: There is none, and the running one is older than what the line supports.
     """
     own = f'{sys.version_info.major}.{sys.version_info.minor}'
     found = [] if own in line.python else [python for version in line.python if (python := find_python(version))]
@@ -72,7 +64,7 @@ def line_python(line: Line) -> Path:
         return found[-1]
     if Version(own) < min(map(Version, line.python)):
         *others, newest = line.python
-        raise NoPythonError(
+        raise SeriesError(
             f'The line {line.name} needs Python {" or ".join([", ".join(others), newest] if others else [newest])}, and '
             f'this machine has none of them: the tool runs on {own}.',
             f'Install one, for example with `{find_uv()} python install {newest}`, then run the same command again.',
@@ -122,8 +114,7 @@ def make_environments(line: Line, extras: str = '') -> list[Path]:
 
     Raises:
         NoWheelError: The fork isn't built.
-        NoPythonError: This machine has no Python for it.
-        EnvironmentFailedError: uv could not make one of them.
+        SeriesError: It is refused, or fails; the message says why.
     """
     requirements = {'base': base_requirements(line, extras), 'fork': [f'{built_wheel(line)}{extras}']}
     folders = {side: line.root / 'build' / 'envs' / f'{side}-{line.name}' for side in requirements}
@@ -147,7 +138,7 @@ def make_environment(folder: Path, python: Path, requirements: Sequence[str | Pa
         The environment's interpreter.
 
     Raises:
-        EnvironmentFailedError: uv could not make it.
+        SeriesError: uv could not make it.
         OfflineError: The package index can't be reached.
     """
     inside = interpreter(folder)
@@ -161,7 +152,7 @@ def make_environment(folder: Path, python: Path, requirements: Sequence[str | Pa
         if done.returncode and network.unreachable(words(done)):
             raise OfflineError(f'what the environment `{folder}` needs', words(done))
         if done.returncode:
-            raise EnvironmentFailedError(
+            raise SeriesError(
                 f'The environment `{folder}` could not be made: `uv {" ".join(step[:2])}` failed with exit status '
                 f'{done.returncode}.',
                 f'Delete `{folder}` and run the same command again; if that fails too, check the connection and the '
@@ -214,7 +205,7 @@ def make_more() -> None:
     """Make `build/envs/more`, of the tool's Python with what `requirements/tool.txt` and `requirements/more.txt` lock.
 
     Raises:
-        EnvironmentFailedError: uv could not make it.
+        SeriesError: uv could not make it.
         OfflineError: The package index can't be reached.
     """
     folder = Path('build') / 'envs' / 'more'

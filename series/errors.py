@@ -35,10 +35,6 @@ class SeriesError(Exception):
         return f'{text}\n\n{indent(self.words, "    ")}' if self.words else text
 
 
-class NoLineError(SeriesError):
-    """A line that doesn't exist."""
-
-
 class GitError(SeriesError):
     """A git command that failed where none was expected to.
 
@@ -55,26 +51,6 @@ class GitError(SeriesError):
             "This is git's answer; if it doesn't say what to do, delete `build/cache` and try again.",
             words,
         )
-        self.command = tuple(command)
-        self.folder = folder
-        self.status = status
-
-
-class OddFilesError(SeriesError):
-    """Something in the package of a commit that no wheel can hold.
-
-    Args:
-        folder: The folder of the package.
-        names: The paths in it that are symlinks or other repositories.
-    """
-
-    def __init__(self, revision: str, folder: str, names: Sequence[str]) -> None:
-        super().__init__(
-            f'The commit `{revision}` has what is no regular file in `{folder}`: '
-            f'{", ".join(f"`{name}`" for name in names)}. Only regular files go into the fork.',
-            'Have the commit that adds it write a file in its place, then run the same command again.',
-        )
-        self.names = tuple(names)
 
 
 class DownloadError(SeriesError):
@@ -112,72 +88,6 @@ class NoReleaseError(SeriesError):
     """A release that the index doesn't have, or that can't become a line."""
 
 
-class RebaseError(SeriesError):
-    """A new line that can't be started, or that isn't finished."""
-
-
-class CarryError(SeriesError):
-    """A change that can't be carried to another line, or a carry that isn't finished."""
-
-
-class ReviewError(SeriesError):
-    """A revision that holds no series to compare with."""
-
-
-class LockError(SeriesError):
-    """Requirements that uv finds no releases for."""
-
-
-class MatrixError(SeriesError):
-    """A matrix that can't be run."""
-
-
-class SuiteError(SeriesError):
-    """A test suite of others that can't be run."""
-
-
-class NoTestsError(SeriesError):
-    """A choice of tests that none of upstream's fits."""
-
-
-class DifferenceError(SeriesError):
-    """Upstream's tests that say something else of the fork than of the base."""
-
-
-class BusyError(SeriesError):
-    """Something that another command is writing at the same time.
-
-    Args:
-        what: What it writes, such as the name of a line.
-        other: The command.
-    """
-
-    def __init__(self, what: str, other: str) -> None:
-        super().__init__(
-            f'{other} is at work on `{what}`.', 'Wait until it has ended, then run the same command again.'
-        )
-
-
-class NoTreeError(SeriesError):
-    """A tree that doesn't exist, or a folder in its place that is something else."""
-
-
-class UnfinishedError(SeriesError):
-    """A tree in the middle of an `am`, a rebase, a merge or the like."""
-
-
-class DirtyTreeError(SeriesError):
-    """A tree with changes that no commit holds."""
-
-
-class ElsewhereError(SeriesError):
-    """A tree in which something else than the series is checked out."""
-
-
-class LostWorkError(SeriesError):
-    """A step that would destroy commits or patches which nothing else holds."""
-
-
 class ApplyError(SeriesError):
     """A patch that doesn't apply.
 
@@ -190,26 +100,6 @@ class ApplyError(SeriesError):
         super().__init__(problem, remedy, words)
         self.patch = patch
         self.files = tuple(files)
-
-
-class NoPatchError(SeriesError):
-    """A patch that doesn't exist."""
-
-
-class CloneError(SeriesError):
-    """A clone of upstream that a branch can't be made in as it is."""
-
-
-class ExtractError(SeriesError):
-    """A tree that can't be written as a series."""
-
-
-class BuildError(SeriesError):
-    """A wheel that wasn't built."""
-
-
-class ReleaseError(SeriesError):
-    """A release that can't be made, or that nobody could make again."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from series.errors import BusyError
+from series.errors import SeriesError
 
 _PLACES = ('build', 'build/cache', 'patches', 'dist')
 """Where verbs work in folders that they throw away, since what they make is renamed from there."""
@@ -45,7 +45,7 @@ def lock(root: Path, what: str, verb: str, wait: Callable[[str], None] | None = 
         wait: Is told who is waited for. Without it, nobody is.
 
     Raises:
-        BusyError: Somebody else is writing it, and isn't waited for.
+        SeriesError: Somebody else is writing it, and isn't waited for.
     """
     path = root / 'build' / '.locks' / what
     with ExitStack() as opened:
@@ -67,7 +67,9 @@ def _take(path: Path, handle: int, what: str, verb: str, wait: Callable[[str], N
         # Empty while the other one writes its name there.
         other = os.pread(handle, 1000, 0).decode() or 'Another command'
         if wait is None:
-            raise BusyError(what, other) from None
+            raise SeriesError(
+                f'{other} is at work on `{what}`.', 'Wait until it has ended, then run the same command again.'
+            ) from None
         wait(f'Waiting for {other}')
         fcntl.flock(handle, fcntl.LOCK_EX)
     try:

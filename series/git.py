@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from series.errors import GitError, OddFilesError, SeriesError, trimmed
+from series.errors import GitError, SeriesError, trimmed
 from series.folders import inheritable_fds
 
 NAME = 'series'
@@ -154,7 +154,7 @@ class Git:
 
         Raises:
             GitError: There is no such folder.
-            OddFilesError: Some of it are no regular files.
+            SeriesError: Some of it are no regular files.
         """
         listed = [
             entry.split('\t', 1)
@@ -162,7 +162,11 @@ class Git:
             if entry
         ]
         if odd := [name for about, name in listed if not about.startswith('100')]:
-            raise OddFilesError(revision, folder, odd)
+            raise SeriesError(
+                f'The commit `{revision}` has what is no regular file in `{folder}`: '
+                f'{", ".join(f"`{name}`" for name in odd)}. Only regular files go into the fork.',
+                'Have the commit that adds it write a file in its place, then run the same command again.',
+            )
         with tempfile.TemporaryFile() as asked:
             asked.write(''.join(f'{about.split()[2]}\n' for about, _ in listed).encode())
             asked.seek(0)

@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 
 from pydantic_ai_slim.fork.line import PinnedLine, load_line
 from pydantic_ai_slim.fork.names import DIST_NAME
-from series.errors import NoLineError
+from series.errors import SeriesError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -116,17 +116,17 @@ def find_line(root: Path, name: str | None = None) -> Line:
     """Return the line of that name, or the newest.
 
     Raises:
-        NoLineError: There is no such line.
+        SeriesError: There is no such line.
         LineError: Its `line.toml` is wrong; all its faults are named at once.
     """
     names = line_names(root)
     if not names:
-        raise NoLineError(
+        raise SeriesError(
             f'There is no line in `{root}`: no folder of its `patches/` holds a `line.toml`.',
             "Go to the repository's root and run the same command again.",
         )
     if name is not None and name not in names:
-        raise NoLineError(
+        raise SeriesError(
             f'There is no line `{name}`: `patches/{name}/line.toml` does not exist.',
             f'Name one of {", ".join(f"`{known}`" for known in names)}, or none for the newest.',
         )
@@ -137,7 +137,7 @@ def find_lines(root: Path) -> list[Line]:
     """Return all lines, the newest last.
 
     Raises:
-        NoLineError: There is none.
+        SeriesError: There is none.
         LineError: The `line.toml` of one is wrong.
     """
     return [find_line(root, name) for name in line_names(root) or [None]]

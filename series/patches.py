@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic_ai_slim.fork.line import patch_name
 from series import tree
-from series.errors import ExtractError, NoPatchError
+from series.errors import SeriesError
 from series.git import Git
 from series.line import Line
 from series.message import read_message
@@ -67,7 +67,7 @@ def find_patch(line: Line, name: str) -> Path:
     """Return the patch of that name: a slug, or `topic/slug`, or as much of it as fits no other.
 
     Raises:
-        NoPatchError: There is none, or there are several.
+        SeriesError: There is none, or there are several.
     """
     topic, _, part = '/'.join(name.removesuffix('.patch').split('/')[-2:]).rpartition('/')
     all_names = {patch_name(patch): patch for patch in line.patches}
@@ -77,7 +77,7 @@ def find_patch(line: Line, name: str) -> Path:
         return all_names[found[0]]
     slugs = get_close_matches(part, [patch.stem for patch in line.patches], n=3, cutoff=0.4)
     near = found or [one for stem in slugs for one, patch in all_names.items() if patch.stem == stem]
-    raise NoPatchError(
+    raise SeriesError(
         f'Several patches have `{name}` in their names, in `{line.show(line.folder)}`.'
         if found
         else f'There is no patch `{name}` in `{line.show(line.folder)}`.',
@@ -97,14 +97,14 @@ def write_series(git: Git, folder: Path, before: Mapping[str, str], listed: Path
         listed: The list that there was, if any.
 
     Raises:
-        ExtractError: Two of them would have the same path.
+        SeriesError: Two of them would have the same path.
     """
     subjects = git.lines('log', '--reverse', '--format=%s', f'{tree.BASE}..HEAD')
     places = _place(subjects, before)
     written = write_patches(git, folder / 'numbered')
     for patch, (path, _), subject in zip(written, places, subjects, strict=True):
         if (folder / path).exists():
-            raise ExtractError(
+            raise SeriesError(
                 f'Two commits would be written to `{path}`; the second is `{subject}`.',
                 f'Give one another subject with `git -C {git.folder} rebase --interactive {tree.BASE}`, then run the same '
                 'command again.',

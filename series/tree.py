@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from series.errors import DirtyTreeError, ElsewhereError, GitError, LostWorkError, NoTreeError, UnfinishedError
+from series.errors import GitError, SeriesError
 from series.folders import write
 from series.git import Git
 from series.line import Line
@@ -78,7 +78,7 @@ def recover(line: Line) -> None:
     """Finish what a verb was noting of a tree when it was killed, or was moving there.
 
     Raises:
-        DirtyTreeError: Files of the tree were changed since, so the move can't go on.
+        SeriesError: Files of the tree were changed since, so the move can't go on.
     """
     git = Git(line.tree)
     if git.has(CARRYING):
@@ -94,7 +94,7 @@ def recover(line: Line) -> None:
             (git.folder / _NOTE).unlink()
             return
         if changed := list(_changed_by_others(git, note['before'], note['head'])):
-            raise DirtyTreeError(
+            raise SeriesError(
                 f'The tree `{line.show(line.tree)}` was moving to other commits when `make apply` was interrupted, and '
                 f'these files have been changed since.',
                 f'Put what you need of them away, restore them with `git -C {line.show(line.tree)} restore FILE` or delete '
@@ -146,13 +146,13 @@ def refuse_missing(line: Line) -> None:
     """Refuse to go on without a tree.
 
     Raises:
-        NoTreeError: There is none, or the folder is something else.
+        SeriesError: There is none, or the folder is something else.
     """
     tree = line.show(line.tree)
     if not line.tree.exists():
-        raise NoTreeError(f'There is no tree `{tree}`.', f'Run `{line.make("apply")}` to make it.')
+        raise SeriesError(f'There is no tree `{tree}`.', f'Run `{line.make("apply")}` to make it.')
     if not Git(line.tree).has(BASE):
-        raise NoTreeError(
+        raise SeriesError(
             f'The folder `{tree}` is not a tree that `make apply` made.',
             f'Move it away if you need it, delete it if not, then run `{line.make("apply")}`.',
         )
@@ -172,11 +172,11 @@ def refuse_unfinished(line: Line, command: str) -> None:
         command: What is to be run after that.
 
     Raises:
-        UnfinishedError: It is.
+        SeriesError: It is.
     """
     if operation := unfinished(Git(line.tree)):
         tree = line.show(line.tree)
-        raise UnfinishedError(
+        raise SeriesError(
             f'The tree `{tree}` is in the middle of a `git {operation}`.',
             f'Finish it with `git -C {tree} {operation} --continue` and then `{command}`, or give '
             f'it up with `git -C {tree} {operation} --abort`.',
@@ -187,11 +187,11 @@ def refuse_dirty(line: Line) -> None:
     """Refuse a tree with changes that no commit holds.
 
     Raises:
-        DirtyTreeError: It has some, which may be files that git doesn't know yet.
+        SeriesError: It has some, which may be files that git doesn't know yet.
     """
     if changes := _changes(Git(line.tree)):
         tree = line.show(line.tree)
-        raise DirtyTreeError(
+        raise SeriesError(
             f'The tree `{tree}` has changes that are not committed.',
             f'Commit them with `git -C {tree} commit`, or put them away with `git -C {tree} restore` or '
             f'`git -C {tree} clean`, then run the same command again.',
@@ -207,12 +207,12 @@ def refuse_lost(line: Line) -> None:
     """Refuse to move a tree away from commits that neither `patches/` nor another branch holds.
 
     Raises:
-        LostWorkError: It has some.
+        SeriesError: It has some.
     """
     git, tree, folder = Git(line.tree), line.show(line.tree), line.show(line.folder)
     heads = ['HEAD', *([BRANCH] if git.has(BRANCH) else [])]
     if lost := git.run('log', '--format=%h %s', *heads, '--not', APPLIED, f'--exclude={BRANCH}', '--branches'):
-        raise LostWorkError(
+        raise SeriesError(
             f'The tree `{tree}` has commits that neither `{folder}` nor another branch holds.',
             f'Write those of the branch `{BRANCH}` there with `{line.make("extract")}`, or keep them with `git -C {tree} branch NAME '
             f'COMMIT`; to throw them away, use `git -C {tree} checkout -B {BRANCH} {APPLIED}`. Then run `{line.make("apply")}` again.',
@@ -228,11 +228,11 @@ def refuse_elsewhere(line: Line, command: str) -> None:
         command: What is to write the series, for the user to run again.
 
     Raises:
-        ElsewhereError: It is not on its branch `series`.
+        SeriesError: It is not on its branch `series`.
     """
     git, tree = Git(line.tree), line.show(line.tree)
     if not git.has(BRANCH) or git.run('rev-parse', 'HEAD') != git.run('rev-parse', BRANCH):
-        raise ElsewhereError(
+        raise SeriesError(
             f'The tree `{tree}` is not on its branch `{BRANCH}`, which is what `{command}` writes.',
             f'Go back to it with `git -C {tree} checkout {BRANCH}`; or make what is checked out the series with '
             f'`git -C {tree} checkout -B {BRANCH}`. Then run `{command}` again.',

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from series import pytest_plugin
 from series.comparison import Result, read_results
-from series.errors import MatrixError
+from series.errors import SeriesError
 from series.folders import inheritable_fds
 from series.git import Git
 from series.programs import Programs
@@ -61,7 +61,7 @@ class Pytest:
             results: Where its JUnit XML goes.
 
         Raises:
-            MatrixError: pytest could not run them.
+            SeriesError: pytest could not run them.
         """
         # Remove what the tests of another cell have left.
         self.tree.run('reset', '--quiet', '--hard')
@@ -86,7 +86,7 @@ class Pytest:
             )
         # 0 and 1: the tests have run. 5: there are none.
         if done.returncode not in (0, 1, 5) or not written.exists():
-            raise MatrixError(
+            raise SeriesError(
                 f'pytest could not run the tests in `{self.tree.folder}`: it ended with exit status {done.returncode}.',
                 "These are pytest's words.",
                 log.read_text('utf-8', 'replace')[-4000:] + done.stdout,

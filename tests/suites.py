@@ -20,7 +20,7 @@ from pydantic_ai_slim.fork.names import DIST_NAME
 from series.base import download
 from series.comparison import SIDES, Comparison, Result, compare
 from series.environments import base_requirements, built_wheel, line_python, make_environment, overrides, uv
-from series.errors import DifferenceError, DownloadError, MatrixError, SeriesError, SuiteError
+from series.errors import DownloadError, SeriesError
 from series.git import Git, words
 from series.line import Line, find_line, find_lines
 from series.progress import Report, heartbeat
@@ -69,8 +69,7 @@ def run_suite(suite: Suite, line: Line, report: Report) -> Ran:
     Raises:
         NoWheelError: The fork isn't built.
         DownloadError: The release has no source archive, or can't be got.
-        EnvironmentFailedError: An environment can't be made.
-        SuiteError: The suite can't be run.
+        SeriesError: It is refused, or fails; the message says why.
     """
     folder = line.root / 'build' / 'suites' / f'{suite.name}-{line.name}'
     shutil.rmtree(folder, ignore_errors=True)
@@ -96,8 +95,8 @@ def run_suite(suite: Suite, line: Line, report: Report) -> Ran:
 
     try:
         compared = compare(run)
-    except MatrixError as error:
-        raise SuiteError(
+    except SeriesError as error:
+        raise SeriesError(
             f'pytest could not run the tests of {title}.',
             f'Say in `tests/suites.toml` what they need. {error.remedy}',
             error.words,
@@ -208,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_page(ran, page)
         print(page.read_text('utf-8'))
         if any(each.comparison and each.comparison.differences for each in ran):
-            raise DifferenceError(
+            raise SeriesError(
                 f'Tests of others differ between base and fork; `{page.relative_to(root)}` names them.',
                 'Find out which patch does it, and correct it there.',
             )

@@ -23,11 +23,7 @@ def apply(line: Line, report: Report) -> str:
     them. What that one has besides, such as ignored files and other branches, stays, and its reflog holds where it was.
 
     Raises:
-        BusyError: Another command is writing the tree or the patches.
-        NoTreeError: In the place of the tree is something else.
-        UnfinishedError: The tree is in the middle of an `am`, a rebase or the like.
-        DirtyTreeError: The tree has changes that no commit holds.
-        LostWorkError: The tree has commits that were never extracted, and that no other branch holds.
+        SeriesError: It is refused, or fails; the message says why.
         DownloadError: The base can't be got, or isn't the pinned one.
         ApplyError: A patch doesn't apply; it waits in the tree to be resolved.
     """

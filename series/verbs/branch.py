@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic_ai_slim.fork.line import patch_name
 from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
-from series.errors import ApplyError, CloneError
+from series.errors import ApplyError, SeriesError
 from series.git import Git, environment, user_environment, words
 from series.line import Line
 from series.merge import misfits
@@ -57,7 +57,7 @@ def branch(
         name: What to call the branch; by default after the subject of the patch.
 
     Raises:
-        CloneError: The clone is none, or isn't in a state to make a branch in.
+        SeriesError: The clone is none, or isn't in a state to make a branch in.
         ApplyError: A patch doesn't apply there; the clone is as it was.
     """
     report('Reading the patches')
@@ -97,7 +97,7 @@ def _refuse(folder: Path, name: str) -> Git:
     git = Git(folder, user_environment())
     found = git.attempt('rev-parse', '--show-toplevel') if folder.is_dir() else None
     if found is None or found.returncode or not found.stdout.strip():
-        raise CloneError(
+        raise SeriesError(
             f'The folder `{folder}` is no clone of upstream: it is not a git repository with a work tree.',
             'Clone pydantic-ai with `git clone`, and name its folder with `--clone DIR` (`CLONE=DIR`).',
             words(found) if found else '',
@@ -106,23 +106,23 @@ def _refuse(folder: Path, name: str) -> Git:
     operation = unfinished(git) or ('bisect' if git.holds('BISECT_LOG') else None)
     if operation:
         end = 'reset' if operation == 'bisect' else '--abort'
-        raise CloneError(
+        raise SeriesError(
             f'The clone `{folder}` is in the middle of a `git {operation}`.',
             f'Finish it, or give it up with `git -C {folder} {operation} {end}`, then run the same command again.',
         )
     if changes := git.run('-c', 'core.quotePath=false', 'status', '--porcelain'):
-        raise CloneError(
+        raise SeriesError(
             f'The clone `{folder}` has changes that are not committed.',
             f'Commit them, or put them away with `git -C {folder} stash --include-untracked`, then run the same command '
             f'again.',
             changes,
         )
     if git.attempt('check-ref-format', '--branch', name).returncode:
-        raise CloneError(
+        raise SeriesError(
             f'{name!r} cannot be the name of a branch.', 'Name another with `--name BRANCH` (`ARGS="--name BRANCH"`).'
         )
     if git.has(f'refs/heads/{name}'):
-        raise CloneError(
+        raise SeriesError(
             f'The clone `{folder}` has a branch `{name}` already.',
             f'Name another with `--name BRANCH` (`ARGS="--name BRANCH"`), or delete that one with `git -C {folder} branch --delete '
             f'--force {name}`.',
@@ -136,7 +136,7 @@ def _target(git: Git, revision: str, *, tagged: bool) -> str:
     if not git.has(found):
         if not _is_upstream(git, 'HEAD'):
             raise _no_upstream(git, 'HEAD')
-        raise CloneError(
+        raise SeriesError(
             f'The clone `{git.folder}` has no {"tag" if tagged else "revision"} `{revision}`.',
             f'Get it with `git -C {git.folder} fetch --tags URL`, where URL is that of upstream, or name another with '
             f'`--onto REV` (`ONTO=REV`), then run the same command again.',
@@ -150,8 +150,8 @@ def _is_upstream(git: Git, revision: str) -> bool:
     return not git.attempt('cat-file', '-e', f'{revision}:{UPSTREAM_FOLDER}/{PACKAGE}/__init__.py').returncode
 
 
-def _no_upstream(git: Git, revision: str) -> CloneError:
-    return CloneError(
+def _no_upstream(git: Git, revision: str) -> SeriesError:
+    return SeriesError(
         f'The repository `{git.folder}` is no clone of upstream: `{revision}` has no `{UPSTREAM_FOLDER}/{PACKAGE}`.',
         'Name the folder of a clone of pydantic-ai with `--clone DIR` (`CLONE=DIR`).',
     )
@@ -162,7 +162,7 @@ def _identity(git: Git) -> dict[str, str]:
     found = git.attempt('-c', 'user.useConfigOnly=true', 'var', 'GIT_COMMITTER_IDENT')
     identity = re.fullmatch(r'(.*) <(.*)> \d+ [-+]\d+', found.stdout.decode('utf-8', 'replace').strip())
     if found.returncode or not identity:
-        raise CloneError(
+        raise SeriesError(
             "Git doesn't know who you are, and the commits will be yours.",
             f'Say it with `git -C {git.folder} config user.name NAME` and `git -C {git.folder} config user.email ADDRESS`, '
             f'then run the same command again.',
@@ -221,7 +221,7 @@ def _switch(git: Git, name: str, commit: str) -> None:
     # What a git that is killed has written in part, nothing here would know how to take back.
     done = git.attempt(*switch, apart=True)
     if done.returncode:
-        raise CloneError(
+        raise SeriesError(
             f'Git could not switch the clone `{git.folder}` to the new branch `{name}`, which is not made.',
             'Move away what git names, then run the same command again.',
             words(done),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from series import tree
 from series.base import borrow
-from series.errors import CarryError, GitError
+from series.errors import GitError, SeriesError
 from series.folders import lock
 from series.git import Git, words
 from series.line import Line, find_lines
@@ -46,15 +46,11 @@ def carry(line: Line, to: Line, report: Report) -> Carried:
         to: The line that gets it.
 
     Raises:
-        CarryError: There is nothing to carry, or it is the same line.
-        NoTreeError: One of the lines has no tree.
-        UnfinishedError: One of the trees is in the middle of a cherry-pick, a rebase or the like.
-        DirtyTreeError: One of the trees has changes that no commit holds.
-        ElsewhereError: Something else than the series is checked out in one of them.
+        SeriesError: It is refused, or fails; the message says why.
         ApplyError: A fixup conflicts and waits in the tree.
     """
     if line.name == to.name:
-        raise CarryError(
+        raise SeriesError(
             f'The change is in the tree of {line.name} already.',
             'Name another line with `--to LINE` (`ARGS="--to LINE"`).',
         )
@@ -146,7 +142,7 @@ def _refuse_unknown(fixups: Sequence[str], known: Collection[str], line: Line) -
     wrong = [subject for subject in fixups if patch_subject(subject) not in known]
     if wrong:
         folder = line.show(line.tree)
-        raise CarryError(
+        raise SeriesError(
             f'The tree `{folder}` has fixups whose subjects fit no patch, of either line; nothing was carried.',
             f'Correct each with `git -C {folder} rebase --interactive {tree.BASE}` and `reword`, then run `{line.make("carry")}` again.',
             '\n'.join(wrong),
@@ -157,14 +153,14 @@ def other_line(root: Path, line: Line, to: str | None) -> Line:
     """Return the line that a change goes to: the named one, or the only other one.
 
     Raises:
-        CarryError: There is no such line, or there are several.
+        SeriesError: There is no such line, or there are several.
     """
     lines = [other for other in find_lines(root) if other.name != line.name]
     others = [other for other in lines if to in (None, other.name)]
     if len(others) == 1:
         return others[0]
     names = ', '.join(f'`{other.name}`' for other in lines) or 'none'
-    raise CarryError(
+    raise SeriesError(
         f'{f"`{to}` is no line" if to else "There is not one line"} besides {line.name}.',
         f'Name the one to carry to with `--to LINE` (`ARGS="--to LINE"`); there is {names}.',
     )
@@ -180,7 +176,7 @@ def _fixups(line: Line) -> dict[str, str]:
         if patch_subject(subject) != subject and git.attempt('diff', '--quiet', f'{commit}^', commit).returncode
     }
     if not fixups:
-        raise CarryError(
+        raise SeriesError(
             f'There is nothing to carry: the tree `{folder}` has no fixups.',
             f'Commit the change with `git -C {folder} commit --fixup COMMIT`, where COMMIT is that of the patch, and run '
             f'`{line.make("carry")}` before you fold it in with `git rebase --autosquash`.',

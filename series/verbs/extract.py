@@ -13,7 +13,7 @@ from pydantic_ai_slim.fork.line import list_patches, patch_name
 from pydantic_ai_slim.fork.names import PACKAGE, PACKAGE_PATH
 from series import tree
 from series.base import clone, link
-from series.errors import ApplyError, ExtractError, LostWorkError
+from series.errors import ApplyError, SeriesError
 from series.folders import lock, replace_dir, scratch, write
 from series.git import Git
 from series.line import Line, digest_patches, pin_patched
@@ -35,15 +35,8 @@ def extract(line: Line, report: Report) -> list[str]:
         `added`, `changed` or `deleted`, and the name, of each patch that isn't as it was.
 
     Raises:
-        NoTreeError: There is no tree.
-        UnfinishedError: The tree is in the middle of an `am`, a rebase or the like.
-        DirtyTreeError: The tree has changes that no commit holds.
-        ElsewhereError: The tree is not on its branch `series`.
-        BusyError: Another command is writing the tree or the patches.
-        LostWorkError: The line's folder holds what the tree doesn't.
-        OddFilesError: The package has something else than regular files.
+        SeriesError: It is refused, or fails; the message says why.
         FileNameError: It has a file with a name that can stand for another.
-        ExtractError: The tree's commits are no series that can be applied again; all reasons are named at once.
     """
     command = line.make('extract')
     tree.refuse_missing(line)
@@ -76,7 +69,7 @@ def patched_digest(git: Git) -> str:
     """Compute what `line.toml` pins of the tree: the digest of the package with the patches.
 
     Raises:
-        OddFilesError: The package has something else than regular files.
+        SeriesError: The package has something else than regular files.
         FileNameError: It has a file with a name that can stand for another.
     """
     files = git.files('HEAD', PACKAGE_PATH)
@@ -87,7 +80,7 @@ def _refuse_other_base(line: Line) -> None:
     """Refuse commits that stand on something else than the base, and a base that isn't the line's any more."""
     git, folder = Git(line.tree), line.show(line.tree)
     if git.lines('rev-list', '--max-parents=0', 'HEAD') != git.lines('rev-parse', tree.BASE):
-        raise ExtractError(
+        raise SeriesError(
             f'The first commit of the tree `{folder}` is not the base that `make apply` made there, so its patches would '
             f'not apply to the base.',
             f'Put your commits onto the base with `git -C {folder} rebase --onto {tree.BASE} FIRST`, where FIRST is the '
@@ -95,7 +88,7 @@ def _refuse_other_base(line: Line) -> None:
         )
     message = git.run('log', '-1', '--format=%B', tree.BASE)
     if message.strip() != line.base_message.strip():
-        raise ExtractError(
+        raise SeriesError(
             f'The base of the tree `{folder}` is not the one that `{line.show(line.folder)}/line.toml` names now.',
             _start_over(line),
             f'the tree stands on:\n{message}\n`line.toml` names:\n{line.base_message}',
@@ -118,12 +111,12 @@ def refuse_no_series(line: Line, command: str) -> int:
         command: What is to write them, for the user to run again.
 
     Raises:
-        ExtractError: They are no series.
+        SeriesError: They are no series.
     """
     git, folder = Git(line.tree), line.show(line.tree)
     commits = git.lines('log', '--reverse', '--format=%H %s', f'{tree.BASE}..HEAD')
     if not commits:
-        raise ExtractError(
+        raise SeriesError(
             f'The tree `{folder}` has no commits after the base, so there is nothing to extract; every patch of '
             f'`{line.show(line.folder)}` would be deleted.',
             f'Commit your changes in `{folder}`, or make it anew with `{line.make("apply")}`.',
@@ -148,7 +141,7 @@ def refuse_no_series(line: Line, command: str) -> int:
             )
     if faults:
         listed = '\n'.join(f'- {fault}' for fault in faults)
-        raise ExtractError(
+        raise SeriesError(
             f'The commits of the tree `{folder}` are not a series:\n{listed}',
             f'Put them in order with `git -C {folder} rebase --interactive --autosquash {tree.BASE}`, then run '
             f'`{command}` again.',
@@ -176,7 +169,7 @@ def _refuse_lost(line: Line, digest: str, commits: int, patches: int) -> None:
         raise _changed_since(line)
     stopped = git.config(tree.STOPPED)
     if stopped and commits < patches:
-        raise LostWorkError(
+        raise SeriesError(
             f'`make apply` stopped at `{folder}/{stopped}`, and the tree `{tree_folder}` has only {commits} commits for '
             f'the {patches} patches of `{folder}`, so the rest of the series would be deleted.',
             f'Delete the tree and run `{line.make("apply")}` to get back to where it stopped. To drop a patch on purpose, '
@@ -184,8 +177,8 @@ def _refuse_lost(line: Line, digest: str, commits: int, patches: int) -> None:
         )
 
 
-def _changed_since(line: Line) -> LostWorkError:
-    return LostWorkError(
+def _changed_since(line: Line) -> SeriesError:
+    return SeriesError(
         f'Someone changed the patches in `{line.show(line.folder)}` after the tree `{line.show(line.tree)}` was made from '
         f'them, and the tree knows nothing of that.',
         _start_over(line),
@@ -211,7 +204,7 @@ def check_patches(line: Line, patches: list[Path], folder: Path, command: str) -
         command: What wrote them, for the user to run again.
 
     Raises:
-        ExtractError: Something else comes out.
+        SeriesError: Something else comes out.
     """
     remedy = (
         f'Reword or split that commit with `git -C {line.show(line.tree)} rebase --interactive {tree.BASE}`, then run '
@@ -223,13 +216,13 @@ def check_patches(line: Line, patches: list[Path], folder: Path, command: str) -
         try:
             apply_one(git, patch)
         except ApplyError as error:
-            raise ExtractError(
+            raise SeriesError(
                 f'The commit written as `{patch_name(patch)}` cannot be applied again from there.', remedy, error.words
             ) from None
     for patch, again in zip(patches, write_patches(git, folder / '.git' / 'again'), strict=True):
         before, after = (path.read_text('utf-8', 'replace').splitlines() for path in (patch, again))
         if without_index(patch) != without_index(again):
-            raise ExtractError(
+            raise SeriesError(
                 f'The commit written as `{patch_name(patch)}` does not come back the same when it is applied from there, because '
                 f'something in its message reads like a part of a mail.',
                 remedy,

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from pydantic_ai_slim.fork.names import DIST_NAME
 from series.base import base_repository, download, download_base, wheel_metadata
 from series.environments import overrides, uv
-from series.errors import DownloadError, LockError
+from series.errors import DownloadError, SeriesError
 from series.folders import lock, scratch, write
 from series.git import Git, words
 from series.line import Line
@@ -97,7 +97,7 @@ def write_locks(line: Line, report: Report) -> list[Path]:
 
     Raises:
         DownloadError: A release of upstream's can't be got, or the base isn't the pinned one.
-        LockError: uv finds no releases that go together; what was locked before stays as it was.
+        SeriesError: uv finds no releases that go together; what was locked before stays as it was.
     """
     settings = tomllib.loads(Git(base_repository(line, report)).run('show', 'HEAD:pyproject.toml'))
     with (
@@ -223,7 +223,7 @@ def _compile(line: Line, folder: Path, required: Sequence[str], resolution: str,
         str(listed),
     )
     if done.returncode:
-        raise LockError(
+        raise SeriesError(
             f'`{line.show(target)}` was not written: uv finds no releases that go together.',
             f'Bound what stands in the way in `{line.show(bounds_file(line))}`, and run `{line.make("locks")}` again.',
             words(done),

@@ -23,7 +23,7 @@ from series.base import base_repository, base_wheel, clone
 from series.build import build
 from series.comparison import SIDES, Compared, Comparison, Result, compare, read_results
 from series.environments import find_python, keep_environment, overrides
-from series.errors import MatrixError, NoTestsError
+from series.errors import SeriesError
 from series.folders import lock, write
 from series.git import Git
 from series.line import Line
@@ -65,10 +65,10 @@ def choose_cells(
     """Return all cells of a line, or those with the named values only.
 
     Raises:
-        MatrixError: The line doesn't support a Python of them.
+        SeriesError: The line doesn't support a Python of them.
     """
     if unknown := [version for version in python or () if version not in line.python]:
-        raise MatrixError(
+        raise SeriesError(
             f'The line {line.name} does not support Python {", ".join(unknown)}.',
             f'Name one of {", ".join(line.python)} with `--python VERSION` (`PYTHON=VERSION`).',
         )
@@ -154,13 +154,9 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
         prepare: Makes the environments; by default from the base's released wheel and the fork's built one.
 
     Raises:
-        MatrixError: It can't be run; the message says why.
-        NoTestsError: There are no such tests.
-        BusyError: It runs already.
-        BuildError: The fork can't be built.
+        SeriesError: It is refused, or fails; the message says why.
         ApplyError: A patch doesn't apply to the base.
         DownloadError: The base can't be got, or isn't the pinned one.
-        EnvironmentFailedError: An environment can't be made.
     """
     folder = line.root / 'build' / 'matrix' / line.name
     with lock(line.root, f'matrix-{line.name}', line.make('matrix')):
@@ -172,7 +168,7 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
         variables = {} if temporal is None else {'SERIES_TEMPORAL': temporal}
         results = [_run_cell(cell, folder, trees, tests, make, variables, report) for cell in cells]
     if all(result.comparison is None for result in results):
-        raise MatrixError(
+        raise SeriesError(
             f'No cell was run: {results[0].skipped}.' if results else 'No cell was named.',
             f'Install one of Python {", ".join(line.python)}, or name one that is here with `--python VERSION` (`PYTHON=VERSION`).',
         )
@@ -212,7 +208,7 @@ def _put(upstream: Path, git: Git) -> None:
     """Put what a clone of upstream holds into a tree in place of the tests, all but the package."""
     source = Git(upstream)
     if not (upstream / 'tests').is_dir() or source.attempt('rev-parse', 'HEAD').returncode:
-        raise MatrixError(
+        raise SeriesError(
             f'`{upstream}` is not a clone of upstream: it has no folder `tests`, or is no git repository.',
             'Name the root of a clone with `--tests DIR` (`CLONE=DIR`).',
         )
@@ -278,7 +274,7 @@ class _Environments:
         """Return what a lock lists, for the tests that run."""
         line, lock = self._line, lock_file(self._line, cell.install, cell.resolution)
         if not lock.exists():
-            raise MatrixError(
+            raise SeriesError(
                 f'There is no lock for {cell.install}, {cell.resolution}: `{line.show(lock)}` does not exist.',
                 f'Write it with `{line.make("locks")}`.',
             )
@@ -335,7 +331,7 @@ def _run_cell(
 
     compared = compare(run)
     if not compared.tests:
-        raise NoTestsError(
+        raise SeriesError(
             f"Upstream's tests have none that were asked for ({cell}).",
             'Name others with `--only` and `-k`, in `ARGS` of make.',
         )

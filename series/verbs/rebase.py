@@ -16,7 +16,7 @@ from pydantic_ai_slim.fork.line import patch_name
 from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
 from series import pins, tree
 from series.base import base_repository, borrow, clone
-from series.errors import ApplyError, GitError, RebaseError
+from series.errors import ApplyError, GitError, SeriesError
 from series.folders import lock, replace_dir, scratch, sweep, write
 from series.git import Git, words
 from series.line import Line, find_line, pin_patched
@@ -86,11 +86,10 @@ def rebase(line: Line, version: str, report: Report) -> Rebased:
         version: The release for the new one.
 
     Raises:
-        RebaseError: There is such a line already, or a rebase to it is under way.
+        SeriesError: It is refused, or fails; the message says why.
         NoReleaseError: There is no such release, or it is no release of upstream's.
         DownloadError: Something can't be got from the index.
         ApplyError: A patch conflicts and waits in the tree of the new line; or a patch doesn't even apply to the old line.
-        ExtractError: The commits are no series that can be applied again.
     """
     root = line.root
     _refuse_taken(root, pins.read_version(version))
@@ -142,11 +141,7 @@ def finish_rebase(root: Path, version: str | None, report: Report) -> Rebased:
         version: The release that the new line is for; may be left out when one rebase is under way.
 
     Raises:
-        RebaseError: None is under way, or the tree is on another base.
-        UnfinishedError: A patch waits in the tree.
-        DirtyTreeError: The tree has changes that no commit holds.
-        ElsewhereError: Something else than the series is checked out there.
-        ExtractError: The commits are no series that can be applied again.
+        SeriesError: It is refused, or fails; the message says why.
     """
     state = _under_way(root, version)
     with lock(root, state.line.name, _COMMAND):
@@ -158,12 +153,12 @@ def abort_rebase(root: Path, version: str | None) -> Line:
     """Remove all that a rebase has made, and return the line that there won't be.
 
     Raises:
-        RebaseError: None is under way, or its line is there already.
+        SeriesError: None is under way, or its line is there already.
     """
     state = _under_way(root, version)
     with lock(root, state.line.name, 'make rebase ARGS=--abort'):
         if state.line.folder.exists():
-            raise RebaseError(
+            raise SeriesError(
                 f'The line `{state.line.name}` is there already; only `CHANGELOG.md` may lack it.',
                 f'Run `{_COMMAND}` for the rest. To be rid of the line, delete '
                 f'{", ".join(f"`{state.line.show(path)}`" for path in (state.line.folder, pins.build_folder(state.line), state.line.tree))}.',
@@ -183,19 +178,19 @@ def _refuse_taken(root: Path, version: str) -> None:
     )
     show = f'build/{version}'
     if (folder / _FILE).exists():
-        raise RebaseError(
+        raise SeriesError(
             f'A rebase to {version} is under way in `{show}`.',
             f'Go on with `{_COMMAND}`, or give it up with `make rebase ARGS=--abort`.',
         )
     if line.exists():
-        raise RebaseError(
+        raise SeriesError(
             f'There is a line `{version}` already: `patches/{version}`.',
             f'Work on it with `make apply LINE={version}`; to begin it anew, delete that folder, `pydantic_ai_slim/{version}` '
             f'and `{show}` first.',
         )
     for path in (folder, made):
         if path.exists():
-            raise RebaseError(
+            raise SeriesError(
                 f'The folder `{path.relative_to(root)}` is in the way: there is no line `{version}`, but it will be made there.',
                 'Move it away if you need it, delete it if not, then run the same command again.',
             )
@@ -226,12 +221,12 @@ def _under_way(root: Path, version: str | None) -> _Rebase:
     found = sorted(path.parents[2] for path in (root / 'build').glob(f'{version or "*"}/{_FILE}'))
     if not found:
         sweep(root)  # the last one may have been killed while it was given up
-        raise RebaseError(
+        raise SeriesError(
             f'No rebase{f" to {version}" if version else ""} is under way.',
             'Start one with `make rebase LINE=... ONTO=...`.',
         )
     if len(found) > 1:
-        raise RebaseError(
+        raise SeriesError(
             f'Several rebases are under way: {", ".join(f"`build/{path.name}`" for path in found)}.',
             'Name one with `ONTO=...`.',
         )
@@ -293,7 +288,7 @@ def _refuse_elsewhere(state: _Rebase) -> None:
     """Refuse to finish on another base, as after `git rebase --abort`."""
     git, folder = state.git, state.line.show(state.line.tree)
     if git.attempt('merge-base', '--is-ancestor', tree.BASE, 'HEAD').returncode:
-        raise RebaseError(
+        raise SeriesError(
             f'The tree `{folder}` is not on the base of {state.line.name}.',
             f'Begin again with `git -C {folder} rebase --onto {tree.BASE} {_OLD_BASE} {tree.BRANCH}`, or give up with `make rebase '
             f'ARGS=--abort`.',

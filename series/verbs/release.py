@@ -22,7 +22,7 @@ from pydantic_ai_slim.fork.names import DIST_NAME
 from series.base import base_wheel, wheel_metadata
 from series.build import build
 from series.environments import find_python, line_python
-from series.errors import ReleaseError
+from series.errors import SeriesError
 from series.folders import lock, replace_dir, scratch, write
 from series.git import Git
 from series.line import Line, find_lines
@@ -54,9 +54,7 @@ def release(root: Path, report: Report) -> Path:
         The folder. It holds the wheels, a `.cdx.json` beside each, `SHA256SUMS` and `RELEASE.md`.
 
     Raises:
-        ReleaseError: The checkout has changes, the changelog doesn't fit, a wheel can't be built the same twice, or it isn't
-            what was released under its number before.
-        BuildError: A wheel wasn't built at all.
+        SeriesError: It is refused, or fails; the message says why.
     """
     lines = find_lines(root)
     git = Git(root)
@@ -96,7 +94,7 @@ def _refuse_changes(git: Git) -> None:
     if changes := git.run(
         'status', '--porcelain', '--untracked-files=all', '--', ':/', f':!/{RELEASES}', f':!/.{RELEASES}.new'
     ):
-        raise ReleaseError(
+        raise SeriesError(
             'The checkout has changes that no commit holds, so that nobody could make the same release again.',
             'Commit them, or put them away with `git stash --include-untracked`, then run `make release` again.',
             changes,
@@ -107,14 +105,14 @@ def read_releases(root: Path) -> dict[str, str]:
     """Return the digests of all wheels that were released, by their names: what a commit holds of them counts, whatever became of the file.
 
     Raises:
-        ReleaseError: The file has a line that is something else.
+        SeriesError: The file has a line that is something else.
     """
     path = root / RELEASES
     committed = Git(root).attempt('cat-file', 'blob', f'HEAD:{RELEASES}').stdout.decode('utf-8', 'replace')
     found: dict[str, str] = {}
     for line in (path.read_text('utf-8') if path.exists() else '').splitlines() + committed.splitlines():
         if not (entry := re.fullmatch(r'([0-9a-f]{64})  (\S+\.whl)', line)):
-            raise ReleaseError(
+            raise SeriesError(
                 f'`{RELEASES}` has the line {line!r}, which is no digest of a wheel.',
                 'Write it as `sha256sum` does, commit the file, and run `make release` again.',
             )
@@ -126,7 +124,7 @@ def _refuse_other_bytes(line: Line, wheel: Path) -> None:
     """Refuse a wheel that isn't the one which was released under its number, and which users have locked."""
     released = read_releases(line.root).get(wheel.name)
     if released not in (None, digest := _digest(wheel)):
-        raise ReleaseError(
+        raise SeriesError(
             f'Other bytes were released under the number of {line.version}, as `{RELEASES}` says:\n'
             f'released {released}\n'
             f'now      {digest}',
@@ -139,7 +137,7 @@ def changelog_entries(lines: Sequence[Line]) -> list[tuple[Line, str]]:
     """Return what the changelog says of the current number of each line.
 
     Raises:
-        ReleaseError: An entry is missing, empty, marked as unreleased, or not the newest of its line. All faults are named.
+        SeriesError: An entry is missing, empty, marked as unreleased, or not the newest of its line. All faults are named.
     """
     path = lines[0].root / CHANGELOG
     entries: dict[str, str] = {}
@@ -171,7 +169,7 @@ def changelog_entries(lines: Sequence[Line]) -> list[tuple[Line, str]]:
             )
     if faults:
         listed = '\n'.join(f'- {fault}' for fault in faults)
-        raise ReleaseError(
+        raise SeriesError(
             f'`{CHANGELOG}` does not fit what is to be released:\n{listed}',
             'Write what changes for users below those headings, commit it, and run `make release` again.',
         )
@@ -198,7 +196,7 @@ def _build_twice(line: Line, checkouts: Sequence[Path], report: Report) -> Path:
     unlike = {'TZ': 'Pacific/Kiritimati', 'LC_ALL': 'C', 'PYTHONHASHSEED': '268'}
     again = build(second, report, python=other, umask=0o077, variables=unlike, base=base)
     if wheel.read_bytes() != again.read_bytes():
-        raise ReleaseError(
+        raise SeriesError(
             f'Two builds of {line.version} differ, the first by `{python}`, the second by `{other}`:\n'
             + '\n'.join(f'- {difference}' for difference in differences(wheel, again)),
             'Find out where the difference comes from: nobody could check such a wheel by building it.',

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from series import tree
 from series.base import borrow
-from series.errors import ReviewError
+from series.errors import SeriesError
 from series.folders import scratch
 from series.git import Git
 from series.line import Line
@@ -44,7 +44,7 @@ def review(line: Line, revision: str, report: Report, *, colour: bool = False) -
         The range-diff, or an empty string when nothing changed.
 
     Raises:
-        ReviewError: There is no such revision, or it doesn't have the line.
+        SeriesError: There is no such revision, or it doesn't have the line.
         LineError: The `line.toml` of that revision is wrong.
         DownloadError: A base can't be got, or isn't the pinned one.
         ApplyError: The patches of one side don't apply.
@@ -76,7 +76,7 @@ def _line_of(line: Line, revision: str, folder: Path) -> Line:
     """Read a line as it was in a revision, with its patches in a folder."""
     git = Git(line.root)
     if not git.has(revision):
-        raise ReviewError(
+        raise SeriesError(
             f'There is no revision `{revision}` in this repository.',
             'Name a commit, a branch or a tag, such as `HEAD~3`; `git log -- patches` lists those that changed a series.',
         )
@@ -87,7 +87,7 @@ def _line_of(line: Line, revision: str, folder: Path) -> Line:
             for name in git.lines('ls-tree', '-r', '--name-only', revision, 'patches/')
             if name.endswith('/line.toml')
         ]
-        raise ReviewError(
+        raise SeriesError(
             f'There is no line `{line.name}` in `{revision}`.',
             f'It has {", ".join(f"`{name}`" for name in lines) or "no lines"}. Name a later revision, or compare two lines with '
             f'`--against LINE` (`ARGS="--against LINE"`).',

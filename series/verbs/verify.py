@@ -55,8 +55,7 @@ def upstream_environment(line: Line) -> Path:
     same is the same, and whoever needs it at the same time shares it.
 
     Raises:
-        EnvironmentFailedError: It can't be made.
-        NoPythonError: This machine has no Python for it.
+        SeriesError: It is refused, or fails; the message says why.
     """
     folder = line.root / 'build' / 'envs' / f'upstream-{line.name}'
     python = line_python(line)
@@ -97,8 +96,7 @@ def verify(
 
     Raises:
         VerifyError: There are faults; all are named at once, except those after a patch that doesn't apply.
-        EnvironmentFailedError: The environment of upstream's tests can't be made.
-        NoPythonError: This machine has no Python for it.
+        SeriesError: It is refused, or fails; the message says why.
         DownloadError: The base can't be got, or isn't the pinned one.
     """
     with scratch(line.root, line.tree.parent, 'verify') as folder:

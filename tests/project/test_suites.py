@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from series.errors import SuiteError
+from series.errors import SeriesError
 from series.line import Line, find_lines
 from tests import suites
 from tests.suites import Suite, load_suites, run_suite, write_page
@@ -110,7 +110,7 @@ def test_suites_names_a_project_that_does_not_work_with_a_base(
 
 
 def test_suites_shows_what_pytest_says_where_it_cannot_run(line: Line) -> None:
-    with pytest.raises(SuiteError, match='unrecognized arguments: --no-such-option'):
+    with pytest.raises(SeriesError, match='unrecognized arguments: --no-such-option'):
         run_suite(Suite('made-up', (), ('--no-such-option',)), line, ignore)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from series.errors import ApplyError, CloneError, NoPatchError
+from series.errors import ApplyError, SeriesError
 from series.line import Line
 from series.message import read_message
 from series.patches import find_patch
@@ -279,7 +279,7 @@ def test_branch_refuses_a_clone(series: Line, clone: User, case: str) -> None:
     change(clone)
     before = state(clone)
 
-    with pytest.raises(CloneError) as error:
+    with pytest.raises(SeriesError) as error:
         make(series, clone)
 
     assert error.value.problem.endswith(problem)
@@ -288,15 +288,15 @@ def test_branch_refuses_a_clone(series: Line, clone: User, case: str) -> None:
 
 def test_branch_refuses_a_clone_that_lacks_the_tag_with_what_gets_it(series: Line, clone: User) -> None:
     clone.git('tag', '--delete', 'v1.0.0')
-    with pytest.raises(CloneError, match='fetch --tags'):
+    with pytest.raises(SeriesError, match='fetch --tags'):
         make(series, clone)
-    with pytest.raises(CloneError, match='has no revision `nowhere`'):
+    with pytest.raises(SeriesError, match='has no revision `nowhere`'):
         make(series, clone, onto='nowhere')
 
 
 def test_branch_refuses_a_folder_that_is_no_repository(series: Line, tmp_path: Path) -> None:
     for folder in (tmp_path / 'missing', tmp_path / 'home'):
-        with pytest.raises(CloneError, match='is no clone of upstream: it is not a git repository') as error:
+        with pytest.raises(SeriesError, match='is no clone of upstream: it is not a git repository') as error:
             branch(series, series.patches[0], folder, quiet)
         assert '`CLONE=DIR`' in error.value.remedy
 
@@ -307,7 +307,7 @@ def test_branch_refuses_a_user_whom_git_does_not_know(
     before = state(clone)
     for name in ('NAME', 'EMAIL'):
         monkeypatch.delenv(f'GIT_COMMITTER_{name}')
-    with pytest.raises(CloneError, match="Git doesn't know who you are") as error:
+    with pytest.raises(SeriesError, match="Git doesn't know who you are") as error:
         make(series, clone)
     assert 'config user.name' in error.value.remedy
     assert state(clone) == before
@@ -327,13 +327,13 @@ def test_find_patch_of_a_wrong_name_says_the_nearest(series: Line) -> None:
         'Name one of these: `fixes/add-subtract`, `fixes/use-subtract`.',
         '7': 'There is no patch `7` in `patches/1.0.0`.\n`make overview` lists the patches.',
     }.items():
-        with pytest.raises(NoPatchError) as caught:
+        with pytest.raises(SeriesError) as caught:
             find_patch(series, name)
         assert str(caught.value).startswith(error)
 
 
 def test_branch_refuses_a_name_that_cannot_be(series: Line, clone: User) -> None:
-    with pytest.raises(CloneError, match='cannot be the name of a branch'):
+    with pytest.raises(SeriesError, match='cannot be the name of a branch'):
         make(series, clone, name='a..b')
 
 
@@ -353,7 +353,7 @@ def test_branch_does_not_overwrite_what_is_ignored(series: Line, clone: User) ->
     (clone.tree / 'docs/title.md').write_text('mine')
     before = state(clone)
 
-    with pytest.raises(CloneError, match='could not switch') as error:
+    with pytest.raises(SeriesError, match='could not switch') as error:
         make(series, clone, 1)
 
     assert 'docs/title.md' in error.value.words

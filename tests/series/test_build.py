@@ -15,7 +15,7 @@ import pytest
 from pydantic_ai_slim.fork.errors import PatchError
 from pydantic_ai_slim.fork.patches import apply_patches, copy_package
 from series.build import build
-from series.errors import BuildError, DownloadError
+from series.errors import DownloadError, SeriesError
 from series.line import Line
 from tests.series.upstream import BASE, quiet
 
@@ -49,7 +49,7 @@ def test_build_that_the_hook_stops_shows_its_words_and_leaves_no_wheel(
     copy_package(unpacked, tree)
     with pytest.raises(PatchError) as words:
         apply_patches(buildable.patches, tree)
-    with pytest.raises(BuildError) as error:
+    with pytest.raises(SeriesError) as error:
         build(buildable, quiet)
     assert str(error.value) == f'The wheel of {BASE}+lifecycle.1 was not built.\n{words.value}'
     assert list((buildable.root / 'dist').glob('*.whl')) == []
@@ -58,7 +58,7 @@ def test_build_that_the_hook_stops_shows_its_words_and_leaves_no_wheel(
 def test_build_with_settings_that_are_not_valid_says_where(buildable: Line) -> None:
     project = buildable.root / 'pydantic_ai_slim' / BASE / 'pyproject.toml'
     project.write_text('[project\n')
-    with pytest.raises(BuildError) as error:
+    with pytest.raises(SeriesError) as error:
         build(buildable, quiet)
     path = f'pydantic_ai_slim/{BASE}'
     assert f'{error.value.problem}\n{error.value.remedy}' == (
@@ -72,7 +72,7 @@ def test_build_with_settings_that_are_not_valid_says_where(buildable: Line) -> N
 def test_build_of_a_hook_that_breaks_shows_its_traceback(buildable: Line) -> None:
     hook = buildable.root / 'pydantic_ai_slim' / 'hatch_build.py'
     hook.write_text(hook.read_text() + '\n1 / 0\n')
-    with pytest.raises(BuildError) as error:
+    with pytest.raises(SeriesError) as error:
         build(buildable, quiet)
     assert 'Traceback' in error.value.words
     assert 'ZeroDivisionError: division by zero' in error.value.words
@@ -108,7 +108,7 @@ def test_build_of_a_folder_with_a_file_that_is_not_ours_is_refused(buildable: Li
     project = buildable.root / 'pydantic_ai_slim' / BASE
     (project / 'hatch.toml').write_text('[build.targets.wheel]\nbypass-selection = true\n')
     (project / 'LICENSE.lifecycle').unlink()
-    with pytest.raises(BuildError) as error:
+    with pytest.raises(SeriesError) as error:
         build(buildable, quiet)
     assert f'{error.value.problem}\n{error.value.remedy}' == (
         f'The wheel of {BASE}+lifecycle.1 was not built.\n'
@@ -153,7 +153,7 @@ def test_build_whose_wheel_is_not_what_is_pinned_is_refused(what: str, buildable
     change, fault = CHANGES[what]
     hook = buildable.root / 'pydantic_ai_slim' / 'hatch_build.py'
     hook.write_text(hook.read_text() + HOOK_END.format(change=change))
-    with pytest.raises(BuildError) as error:
+    with pytest.raises(SeriesError) as error:
         build(buildable, quiet)
     assert error.value.problem.startswith(
         f'The wheel of {BASE}+lifecycle.1 that came out is not what its line pins, and was thrown away:\n- {fault}'

@@ -13,17 +13,7 @@ import pytest
 
 from pydantic_ai_slim.fork.base import content_digest
 from series.__main__ import main
-from series.errors import (
-    ApplyError,
-    BusyError,
-    CarryError,
-    DirtyTreeError,
-    ElsewhereError,
-    ExtractError,
-    GitError,
-    NoTreeError,
-    UnfinishedError,
-)
+from series.errors import ApplyError, GitError, SeriesError
 from series.folders import lock
 from series.git import Git
 from series.line import Line, find_line
@@ -189,7 +179,7 @@ def test_carry_leaves_out_a_fixup_without_changes(line: Line, to: Line, user: Us
 
 def test_carry_without_fixups_is_refused(line: Line, to: Line) -> None:
     before = state(to)
-    with pytest.raises(CarryError) as error:
+    with pytest.raises(SeriesError) as error:
         carry(line, to, quiet)
     assert str(error.value) == (
         'There is nothing to carry: the tree `build/1.0.0` has no fixups.\n'
@@ -204,21 +194,24 @@ def test_carry_refuses_trees_that_are_not_as_a_verb_leaves_them(which: str, line
     fixup(user, SWAP, {TOOLS: SWAPPED.replace('def add(', 'def plus(')})
     tree = User((line if which == 'line' else to).tree)
     (tree.tree / 'tests' / 'new.txt').write_text('mine\n')
-    with pytest.raises(DirtyTreeError):
+    with pytest.raises(SeriesError, match='changes that are not committed'):
         carry(line, to, quiet)
     (tree.tree / 'tests' / 'new.txt').unlink()
     tree.git('checkout', '--quiet', '--detach', 'HEAD~1')
-    with pytest.raises(ElsewhereError):
+    with pytest.raises(SeriesError, match='is not on its branch `series`'):
         carry(line, to, quiet)
     tree.git('checkout', '--quiet', 'series')
     (tree.tree / '.git' / 'MERGE_HEAD').write_text(tree.git('rev-parse', 'HEAD'))
-    with pytest.raises(UnfinishedError):
+    with pytest.raises(SeriesError, match='is in the middle of a `git merge`'):
         carry(line, to, quiet)
     (tree.tree / '.git' / 'MERGE_HEAD').unlink()
-    with lock(line.root, tree.tree.name, 'make apply'), pytest.raises(BusyError):
+    with (
+        lock(line.root, tree.tree.name, 'make apply'),
+        pytest.raises(SeriesError, match=r'`make apply` .* is at work on'),
+    ):
         carry(line, to, quiet)
     shutil.rmtree(tree.tree)
-    with pytest.raises(NoTreeError):
+    with pytest.raises(SeriesError, match='There is no tree'):
         carry(line, to, quiet)
 
 
@@ -241,7 +234,7 @@ def test_carry_with_conflict_marks_left_is_refused_by_extract(line: Line, to: Li
     tree.git('add', '--all')
     tree.git('-c', 'core.editor=true', 'cherry-pick', '--continue')
     tree.git(*FOLD)
-    with pytest.raises(ExtractError, match=f'`{SWAP}` has conflict marks in'):
+    with pytest.raises(SeriesError, match=f'`{SWAP}` has conflict marks in'):
         extract(to, quiet)
 
 
@@ -264,7 +257,7 @@ def test_carry_that_waits_refuses_another_one(committed: bool, line: Line, to: L
     if committed:
         (to.tree / TOOLS).write_text(OTHER.replace('"other"', '"both"'))
         User(to.tree).git('commit', '--quiet', '--all', '--no-edit')
-    with pytest.raises(UnfinishedError) as error:
+    with pytest.raises(SeriesError) as error:
         carry(line, to, quiet)
     assert str(error.value) == (
         'The tree `build/1.1.0` is in the middle of a `git cherry-pick`.\n'
@@ -320,7 +313,7 @@ def test_carry_that_is_killed_anywhere_can_be_repeated(
         patch.setattr(Git, 'attempt', killed)
         carry(line, to, quiet)
     if at == 'stopped':
-        with pytest.raises(UnfinishedError):
+        with pytest.raises(SeriesError, match='is in the middle of a `git cherry-pick`'):
             carry(line, to, quiet)
         User(to.tree).git('cherry-pick', '--abort')
         assert state(to) == before
@@ -339,10 +332,10 @@ def test_carry_that_is_killed_anywhere_can_be_repeated(
 
 
 def test_carry_to_the_same_or_an_unknown_line_is_refused(line: Line, to: Line) -> None:
-    with pytest.raises(CarryError, match=r'^The change is in the tree of 1\.0\.0 already\.'):
+    with pytest.raises(SeriesError, match=r'^The change is in the tree of 1\.0\.0 already\.'):
         carry(line, line, quiet)
     assert other_line(line.root, line, None) == to
-    with pytest.raises(CarryError) as error:
+    with pytest.raises(SeriesError) as error:
         other_line(line.root, line, '7.0.0')
     assert str(error.value) == (
         '`7.0.0` is no line besides 1.0.0.\nName the one to carry to with `--to LINE` (`ARGS="--to LINE"`); there is `1.1.0`.'
@@ -374,7 +367,7 @@ def test_carry_of_a_fixup_that_fits_no_patch_is_refused(line: Line, to: Line, us
     fixup(user, 'Add leters', {'tests/letters.txt': LETTERS.replace('a', 'A')})
     fixup(user, 'Nothing alike', {'tests/letters.txt': LETTERS.replace('b', 'B')})
     before = state(to)
-    with pytest.raises(CarryError) as error:
+    with pytest.raises(SeriesError) as error:
         carry(line, to, quiet)
     assert error.value.problem == (
         'The tree `build/1.0.0` has fixups whose subjects fit no patch, of either line; nothing was carried.'
@@ -385,5 +378,5 @@ def test_carry_of_a_fixup_that_fits_no_patch_is_refused(line: Line, to: Line, us
 
 def test_extract_of_a_fixup_that_fits_no_patch_is_refused(line: Line, user: User) -> None:
     fixup(user, 'Add leters', {'tests/letters.txt': LETTERS.replace('a', 'A')})
-    with pytest.raises(ExtractError, match='`fixup! Add leters` fits no commit by its subject'):
+    with pytest.raises(SeriesError, match='`fixup! Add leters` fits no commit by its subject'):
         extract(line, quiet)

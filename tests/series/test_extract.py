@@ -18,14 +18,7 @@ from pydantic_ai_slim.fork.line import load_line
 from pydantic_ai_slim.fork.package import package_digest
 from pydantic_ai_slim.fork.patches import apply_patches, copy_package
 from series import tree
-from series.errors import (
-    ApplyError,
-    ElsewhereError,
-    ExtractError,
-    LostWorkError,
-    NoTreeError,
-    OddFilesError,
-)
+from series.errors import ApplyError, SeriesError
 from series.git import Git
 from series.line import Line, pin_patched
 from series.verbs.apply import apply
@@ -142,7 +135,7 @@ def test_extract_leaves_a_patch_be_of_which_only_the_ids_of_files_differ(line: L
 
 def test_extract_of_patches_that_would_have_one_name_refuses(series: Line, user: User) -> None:
     user.commit('Add `one`', {'tests/other.txt': '1\n'})
-    with pytest.raises(ExtractError, match=r'^Two commits would be written to `fixes/add-one\.patch`'):
+    with pytest.raises(SeriesError, match=r'^Two commits would be written to `fixes/add-one\.patch`'):
         extract(series, quiet)
 
 
@@ -245,7 +238,7 @@ def test_extract_of_a_symlink_in_the_package_refuses(series: Line, user: User) -
     before = read(series.folder)
     (series.tree / 'pydantic_ai_slim/pydantic_ai/passwords').symlink_to('/etc/passwd')
     user.commit('Add passwords', {})
-    with pytest.raises(OddFilesError) as error:
+    with pytest.raises(SeriesError) as error:
         extract(series, quiet)
     assert str(error.value) == (
         'The commit `HEAD` has what is no regular file in `pydantic_ai_slim/pydantic_ai`: `passwords`. Only regular files go '
@@ -266,7 +259,7 @@ def test_extract_of_conflict_marks_names_the_files(series: Line, user: User) -> 
     user.git('add', '--all')
     user.git('cherry-pick', '--continue')
     before = read(series.folder)
-    with pytest.raises(ExtractError) as error:
+    with pytest.raises(SeriesError) as error:
         extract(series, quiet)
     assert error.value.problem == (
         'The commits of the tree `build/1.0.0` are not a series:\n- `Change one` has conflict marks in `tests/one.txt`.'
@@ -283,7 +276,7 @@ def test_extract_over_patches_that_are_changed_meanwhile_refuses(series: Line, u
         if step == moment:
             series.patches[1].write_text('Another patch\n')
 
-    with pytest.raises(LostWorkError) as error:
+    with pytest.raises(SeriesError) as error:
         extract(series, report)
     assert error.value.problem == (
         'Someone changed the patches in `patches/1.0.0` after the tree `build/1.0.0` was made from them, and the tree knows '
@@ -300,7 +293,7 @@ def test_extract_after_an_apply_during_which_patches_changed_refuses(series: Lin
 
     apply(series, report)
     user.commit('Add four', {'tests/four.txt': '4\n'})
-    with pytest.raises(LostWorkError):
+    with pytest.raises(SeriesError, match=r'^Someone changed the patches'):
         extract(series, quiet)
     assert series.patches[1].read_text() == 'Another patch\n'
 
@@ -309,7 +302,7 @@ def test_extract_after_an_apply_during_which_patches_changed_refuses(series: Lin
 
 
 def test_extract_without_a_tree_refuses(line: Line) -> None:
-    with pytest.raises(NoTreeError) as error:
+    with pytest.raises(SeriesError) as error:
         extract(line, quiet)
     assert str(error.value) == 'There is no tree `build/1.0.0`.\nRun `make apply LINE=1.0.0` to make it.'
 
@@ -317,7 +310,7 @@ def test_extract_without_a_tree_refuses(line: Line) -> None:
 def test_extract_of_a_tree_without_commits_refuses(series: Line, user: User) -> None:
     before = read(series.folder)
     user.git('reset', '--quiet', '--hard', tree.BASE)
-    with pytest.raises(ExtractError) as error:
+    with pytest.raises(SeriesError) as error:
         extract(series, quiet)
     assert str(error.value) == (
         'The tree `build/1.0.0` has no commits after the base, so there is nothing to extract; every patch of '
@@ -333,7 +326,7 @@ def test_extract_of_a_tree_without_commits_refuses(series: Line, user: User) -> 
 def test_extract_of_something_else_than_the_series_refuses(series: Line, user: User, where: list[str]) -> None:
     before = read(series.folder)
     user.git('checkout', '--quiet', *where)
-    with pytest.raises(ElsewhereError) as error:
+    with pytest.raises(SeriesError) as error:
         extract(series, quiet)
     assert str(error.value) == (
         'The tree `build/1.0.0` is not on its branch `series`, which is what `make extract LINE=1.0.0` writes.\n'
@@ -350,7 +343,7 @@ def test_extract_on_another_first_commit_refuses(series: Line, user: User) -> No
     user.git('checkout', '--quiet', '--orphan', 'other')
     user.git('commit', '--quiet', '--message', 'Not the base')
     user.git('checkout', '--quiet', '-B', 'series')
-    with pytest.raises(ExtractError) as error:
+    with pytest.raises(SeriesError) as error:
         extract(series, quiet)
     assert str(error.value) == (
         'The first commit of the tree `build/1.0.0` is not the base that `make apply` made there, so its patches would '
@@ -363,7 +356,7 @@ def test_extract_on_another_first_commit_refuses(series: Line, user: User) -> No
 
 def test_extract_on_the_base_of_another_line_toml_refuses(series: Line) -> None:
     later = replace(series, settings=replace(series.settings, version='1.1.0'))
-    with pytest.raises(ExtractError) as error:
+    with pytest.raises(SeriesError) as error:
         extract(later, quiet)
     assert str(error.value) == (
         'The base of the tree `build/1.0.0` is not the one that `patches/1.0.0/line.toml` names now.\n'
@@ -394,7 +387,7 @@ def test_extract_of_what_is_no_series_names_everything_at_once(series: Line, use
     user.commit('Add four', {'tests/four.txt': '4\n'})
     user.git('switch', '--quiet', 'series')
     user.git('merge', '--quiet', '--no-ff', '--message', 'Merge the side', 'side')
-    with pytest.raises(ExtractError) as error:
+    with pytest.raises(SeriesError) as error:
         extract(series, quiet)
     # Git puts the two sides of a merge into an order that is its own.
     first, *faults, last = str(error.value).splitlines()
@@ -415,7 +408,7 @@ def test_extract_of_what_is_no_series_names_everything_at_once(series: Line, use
 def test_extract_of_a_message_that_git_would_cut_refuses(series: Line, user: User) -> None:
     before = read(series.folder)
     user.commit('Add four\n\nThe reason.\n\n---\n\nThe rest of the reason.', {'tests/four.txt': '4\n'})
-    with pytest.raises(ExtractError) as error:
+    with pytest.raises(SeriesError) as error:
         extract(series, quiet)
     assert f'{error.value.problem}\n{error.value.remedy}' == (
         'The commit written as `fixes/add-four` does not come back the same when it is applied from there, because '
@@ -432,7 +425,7 @@ def test_extract_of_a_message_with_a_diff_refuses(series: Line, user: User) -> N
         f'Add four\n\nThis makes:\n\ndiff --git a/{TOOLS} b/{TOOLS}\n--- a/{TOOLS}\n+++ b/{TOOLS}\n@@ -1 +1 @@\n-a\n+b'
     )
     user.commit(message, {'tests/four.txt': '4\n'})
-    with pytest.raises(ExtractError) as error:
+    with pytest.raises(SeriesError) as error:
         extract(series, quiet)
     assert error.value.problem == ('The commit written as `fixes/add-four` cannot be applied again from there.')
     assert f'error: patch failed: {TOOLS}:1' in error.value.words
@@ -443,7 +436,7 @@ def test_extract_over_patches_that_someone_changed_refuses(series: Line, user: U
     first.write_text(first.read_text().replace('Subject: Add one', 'Subject: Add number one'))
     changed = read(series.folder)
     user.commit('Add four', {'tests/four.txt': '4\n'})
-    with pytest.raises(LostWorkError) as error:
+    with pytest.raises(SeriesError) as error:
         extract(series, quiet)
     assert str(error.value) == (
         'Someone changed the patches in `patches/1.0.0` after the tree `build/1.0.0` was made from them, and the tree '
@@ -474,7 +467,7 @@ def test_extract_of_what_a_stopped_apply_left_refuses(series: Line, user: User) 
         apply(series, quiet)
     user.git('am', '--quit')
     assert user.subjects() == ['Add one']
-    with pytest.raises(LostWorkError) as error:
+    with pytest.raises(SeriesError) as error:
         extract(series, quiet)
     assert str(error.value) == (
         '`make apply` stopped at `patches/1.0.0/fixes/add-two.patch`, and the tree `build/1.0.0` has only 1 commits for '

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from series import folders
-from series.errors import BusyError
+from series.errors import SeriesError
 from series.folders import lock, replace_dir, scratch
 from series.line import Line
 from tests.series.upstream import ROOT, User
@@ -75,7 +75,7 @@ def test_lock_of_a_killed_verb_is_held_by_its_git_until_that_ends(tmp_path: Path
     subprocess.run(
         [sys.executable, '-c', child, str(tmp_path)], env=os.environ | {'PYTHONPATH': str(ROOT)}, check=False
     )
-    with pytest.raises(BusyError, match='`make it`'), lock(tmp_path, 'it', 'make that'):
+    with pytest.raises(SeriesError, match='`make it`'), lock(tmp_path, 'it', 'make that'):
         pass
     waited: list[str] = []
     with lock(tmp_path, 'it', 'make that', waited.append):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pydantic_ai_slim.fork.errors import LineError
-from series.errors import NoLineError
+from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
 
 
@@ -34,7 +34,7 @@ def test_find_lines_finds_all_the_newest_last(line: Line) -> None:
 
 
 def test_find_lines_where_there_is_none_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(NoLineError, match='There is no line in'):
+    with pytest.raises(SeriesError, match='There is no line in'):
         find_lines(tmp_path)
 
 
@@ -46,7 +46,7 @@ def test_find_line_with_a_name_finds_it(line: Line) -> None:
 def test_find_line_of_an_unknown_name_names_those_there_are(line: Line) -> None:
     for name in ('1.10.0', '1.9.0'):
         copy_line(line, name)
-    with pytest.raises(NoLineError) as error:
+    with pytest.raises(SeriesError) as error:
         find_line(line.root, '3.0.0')
     assert str(error.value) == (
         'There is no line `3.0.0`: `patches/3.0.0/line.toml` does not exist.\n'
@@ -55,7 +55,7 @@ def test_find_line_of_an_unknown_name_names_those_there_are(line: Line) -> None:
 
 
 def test_find_line_outside_of_a_checkout_says_so(tmp_path: Path) -> None:
-    with pytest.raises(NoLineError) as error:
+    with pytest.raises(SeriesError) as error:
         find_line(tmp_path)
     assert str(error.value) == (
         f'There is no line in `{tmp_path}`: no folder of its `patches/` holds a `line.toml`.\n'

@@ -15,7 +15,7 @@ import pytest
 
 from series.__main__ import main
 from series.comparison import Comparison
-from series.errors import BusyError, MatrixError, NoTestsError
+from series.errors import SeriesError
 from series.git import Git
 from series.line import Line, find_line
 from series.progress import Report
@@ -320,7 +320,7 @@ def test_matrix_runs_only_what_is_chosen(line: Line, upstream: Upstream) -> None
     assert set(outcomes(run(line, Tests(clone, ('tests/test_i*.py', 'tests/gone.py'), 'test_a')))) == {
         'tests.test_it::test_a'
     }
-    with pytest.raises(NoTestsError) as error:
+    with pytest.raises(SeriesError) as error:
         run(line, Tests(clone, ('tests/gone.py',)))
     assert str(error.value) == (
         "Upstream's tests have none that were asked for (Python 3.12, all, highest).\nName others with `--only` and `-k`, in `ARGS` of make."
@@ -328,7 +328,7 @@ def test_matrix_runs_only_what_is_chosen(line: Line, upstream: Upstream) -> None
 
 
 def test_matrix_that_pytest_refuses_to_run_shows_its_words(line: Line, upstream: Upstream) -> None:
-    with pytest.raises(MatrixError) as error:
+    with pytest.raises(SeriesError) as error:
         run(line, Tests(upstream(), expression='not'))
     assert "Wrong expression passed to '-k'" in error.value.words
 
@@ -351,7 +351,7 @@ def test_matrix_leaves_a_clone_of_upstream_as_it_is(line: Line, upstream: Upstre
 
 def test_matrix_on_what_is_no_clone_of_upstream_is_refused(line: Line, tmp_path: Path) -> None:
     (folder := tmp_path / 'other').mkdir()
-    with pytest.raises(MatrixError) as error:
+    with pytest.raises(SeriesError) as error:
         run(line, Tests(folder))
     assert str(error.value) == (
         f'`{folder}` is not a clone of upstream: it has no folder `tests`, or is no git repository.\n'
@@ -368,11 +368,11 @@ def test_matrix_beside_another_one_is_refused(line: Line, upstream: Upstream) ->
     tests = Tests(upstream())
 
     def prepare_while_it_runs(*_: object) -> Prepared:
-        with pytest.raises(BusyError) as error:
+        with pytest.raises(SeriesError) as error:
             run(line, tests)
         raise error.value
 
-    with pytest.raises(BusyError, match=r'is at work on `matrix-1\.0\.0`'):
+    with pytest.raises(SeriesError, match=r'is at work on `matrix-1\.0\.0`'):
         matrix(line, [CELL], tests, quiet, prepare_while_it_runs)
 
 
@@ -386,7 +386,7 @@ def test_matrix_without_an_interpreter_skips_the_cell(line: Line, upstream: Upst
     found = matrix(line, cells, tests, quiet, prepare_one)
     assert [result.skipped for result in found.cells] == ['', 'this machine has no Python 3.99']
     assert 'skipped, since this machine has no Python 3.99' in summary(found)
-    with pytest.raises(MatrixError) as error:
+    with pytest.raises(SeriesError) as error:
         matrix(line, cells[1:], tests, quiet, prepare_one)
     assert str(error.value) == (
         'No cell was run: this machine has no Python 3.99.\n'
@@ -402,7 +402,7 @@ def test_matrix_without_a_lock_says_how_to_write_it(
 
     monkeypatch.setattr('series.verbs.matrix.base_wheel', wheel)
     monkeypatch.setattr('series.verbs.matrix.build', wheel)
-    with pytest.raises(MatrixError) as error:
+    with pytest.raises(SeriesError) as error:
         matrix(line, [CELL], Tests(upstream()), quiet)
     assert str(error.value) == (
         'There is no lock for all, highest: `patches/1.0.0/locks/all-highest.txt` does not exist.\n'
@@ -412,7 +412,7 @@ def test_matrix_without_a_lock_says_how_to_write_it(
 
 def test_choose_cells_multiplies_all_axes_or_those_that_are_named(line: Line) -> None:
     assert len(choose_cells(replace(line, python=('3.12', '3.13')), ['3.12', '3.13'], None, None)) == 12
-    with pytest.raises(MatrixError, match=r'^The line 1\.0\.0 does not support Python 2\.7\.\nName one of 3\.12 with'):
+    with pytest.raises(SeriesError, match=r'^The line 1\.0\.0 does not support Python 2\.7\.\nName one of 3\.12 with'):
         choose_cells(line, ['2.7'], None, None)
     assert choose_cells(line, None, ['slim'], ['highest']) == [Cell('3.12', 'slim', 'highest')]
     assert find_line(line.root) == line

@@ -20,13 +20,7 @@ from pydantic_ai_slim.fork.digests import digest_files
 from pydantic_ai_slim.fork.package import package_digest
 from series import pins
 from series.__main__ import main
-from series.errors import (
-    ApplyError,
-    ExtractError,
-    RebaseError,
-    SeriesError,
-    UnfinishedError,
-)
+from series.errors import ApplyError, SeriesError
 from series.index import Release
 from series.line import Line, find_line
 from series.verbs import rebase as module
@@ -304,7 +298,7 @@ def test_rebase_of_a_conflict_stops_in_the_tree_and_nowhere_else(carry: Callable
 
 @pytest.mark.usefixtures('near')
 def test_rebase_makes_the_line_after_git_is_at_the_end(stopped: Line, user: User) -> None:
-    with pytest.raises(UnfinishedError) as error:
+    with pytest.raises(SeriesError) as error:
         finish_rebase(stopped.root, None, quiet)
     assert str(error.value) == (
         'The tree `build/1.1.0` is in the middle of a `git rebase`.\n'
@@ -323,7 +317,7 @@ def test_rebase_makes_the_line_after_git_is_at_the_end(stopped: Line, user: User
 def test_rebase_with_conflict_marks_left_refuses(stopped: Line, user: User) -> None:
     user.git('add', '--all')
     user.git(*GO_ON)
-    with pytest.raises(ExtractError) as error:
+    with pytest.raises(SeriesError) as error:
         finish_rebase(stopped.root, None, quiet)
     assert error.value.problem.startswith(
         f'The commits of the tree `build/1.1.0` are not a series:\n- `Call it title` has conflict marks in `{TOOLS}`.'
@@ -343,7 +337,7 @@ def test_rebase_skip_leaves_the_patch_out_and_names_it(stopped: Line, user: User
 @pytest.mark.usefixtures('near')
 def test_rebase_continue_after_git_rebase_abort_refuses_and_git_begins_again(stopped: Line, user: User) -> None:
     user.git('rebase', '--abort')
-    with pytest.raises(RebaseError) as error:
+    with pytest.raises(SeriesError) as error:
         finish_rebase(stopped.root, None, quiet)
     again = 'rebase --onto refs/series/base refs/series/old-base series'
     assert str(error.value) == (
@@ -365,7 +359,7 @@ def test_rebase_abort_removes_all_of_it(carry: Callable[..., Line]) -> None:
     assert abort_rebase(line.root, None).name == '1.1.0'
     assert everything(line) == before
     assert not (line.root / 'build/1.1.0').exists()
-    with pytest.raises(RebaseError, match='No rebase is under way'):
+    with pytest.raises(SeriesError, match='No rebase is under way'):
         abort_rebase(line.root, None)
 
 
@@ -388,7 +382,7 @@ def test_rebase_that_is_interrupted_leaves_no_half_of_a_line(
     made = sorted(path.name for path in (line.root / 'patches').iterdir())
     assert made == (['1.0.0', '1.1.0'] if step in ('_compare', '_changelog') else ['1.0.0'])
     if (line.root / 'build/1.1.0').exists():
-        with pytest.raises(RebaseError, match='is under way'):
+        with pytest.raises(SeriesError, match='is under way'):
             rebase(line, '1.1.0', quiet)
         rebased = finish_rebase(line.root, None, quiet)
     else:
@@ -411,7 +405,7 @@ def test_rebase_abort_of_a_line_that_is_there_refuses(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(module, '_changelog', interrupt)
         rebase(line, '1.1.0', quiet)
-    with pytest.raises(RebaseError) as error:
+    with pytest.raises(SeriesError) as error:
         abort_rebase(line.root, None)
     assert str(error.value) == (
         'The line `1.1.0` is there already; only `CHANGELOG.md` may lack it.\n'
@@ -462,7 +456,7 @@ def test_rebase_onto_what_can_be_no_line_refuses(
 def test_rebase_over_another_folder_refuses(carry: Callable[..., Line], folder: str) -> None:
     line = carry(ONE)
     (line.root / folder).mkdir()
-    with pytest.raises(RebaseError) as error:
+    with pytest.raises(SeriesError) as error:
         rebase(line, '1.1.0', quiet)
     assert str(error.value) == (
         f'The folder `{folder}` is in the way: there is no line `1.1.0`, but it will be made there.\n'
@@ -474,7 +468,7 @@ def test_rebase_over_another_folder_refuses(carry: Callable[..., Line], folder: 
 def test_rebase_of_several_that_are_under_way_asks_which(stopped: Line) -> None:
     with pytest.raises(ApplyError):
         rebase(stopped, '2.0.0', quiet)
-    with pytest.raises(RebaseError) as error:
+    with pytest.raises(SeriesError) as error:
         abort_rebase(stopped.root, None)
     assert str(error.value) == (
         'Several rebases are under way: `build/1.1.0`, `build/2.0.0`.\nName one with `ONTO=...`.'

@@ -20,7 +20,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from pydantic_ai_slim.fork.digests import digest_files
-from series.errors import BuildError, ReleaseError
+from series.errors import SeriesError
 from series.line import Line, pin_patched
 from series.verbs import release as module
 from series.verbs.release import release
@@ -152,7 +152,7 @@ def test_release_that_is_not_the_same_twice_is_refused_and_says_where(releasable
         f'{hook.read_text()}\nfrom hatchling.builders import wheel\nwheel.__version__ = os.environ.get("TZ", "here")\n'
     )
     commit(releasable)
-    with pytest.raises(ReleaseError) as error:
+    with pytest.raises(SeriesError) as error:
         release(releasable.root, quiet)
     assert error.value.problem.startswith(f'Two builds of {FORK} differ, the first by ')
     assert f'\n- `pydantic_ai_slim-{FORK}.dist-info/WHEEL`\n' in f'{error.value.problem}\n'
@@ -166,7 +166,7 @@ def test_release_whose_build_fails_leaves_the_one_before(releasable: Line) -> No
     (patch,) = releasable.patches
     patch.write_text(patch.read_text().replace('-    return a + b', '-    return a * b'))
     commit(releasable)
-    with pytest.raises(BuildError, match=f'does not apply to {BASE}'):
+    with pytest.raises(SeriesError, match=f'does not apply to {BASE}'):
         release(releasable.root, quiet)
     assert (made / WHEEL).exists()
     assert left_over(releasable) == []
@@ -176,7 +176,7 @@ def test_release_whose_build_fails_leaves_the_one_before(releasable: Line) -> No
 def test_release_of_a_checkout_with_changes_is_refused(name: str, releasable: Line) -> None:
     with (releasable.root / name).open('a') as file:
         file.write('more\n')
-    with pytest.raises(ReleaseError) as error:
+    with pytest.raises(SeriesError) as error:
         release(releasable.root, quiet)
     assert f'{error.value.problem}\n{error.value.remedy}' == (
         'The checkout has changes that no commit holds, so that nobody could make the same release again.\n'
@@ -206,7 +206,7 @@ def test_release_of_a_checkout_with_changes_is_refused(name: str, releasable: Li
 )
 def test_release_that_the_changelog_does_not_fit_is_refused(old: str, new: str, fault: str, releasable: Line) -> None:
     change_changelog(releasable, old, new)
-    with pytest.raises(ReleaseError) as error:
+    with pytest.raises(SeriesError) as error:
         release(releasable.root, quiet)
     assert error.value.problem == f'`CHANGELOG.md` does not fit what is to be released:\n- {fault}'
     assert not (releasable.root / 'dist' / 'release').exists()
@@ -251,7 +251,7 @@ def test_release_of_other_bytes_under_a_number_that_was_released_is_refused(rele
     toml.write_text(pin_patched(toml.read_text(), digest_files(files | {'pydantic_ai/tools.py': tools})))
     commit(line)
 
-    with pytest.raises(ReleaseError) as error:
+    with pytest.raises(SeriesError) as error:
         release(line.root, quiet)
 
     assert error.value.problem.startswith(
@@ -280,5 +280,5 @@ def test_release_goes_by_the_digests_that_a_commit_holds(releasable: Line) -> No
 
 def test_release_does_not_take_a_merge_of_digests_for_some(releasable: Line) -> None:
     (releasable.root / 'RELEASES').write_text(f'<<<<<<< HEAD\n{"1" * 64}  {WHEEL}\n=======\n')
-    with pytest.raises(ReleaseError, match="`RELEASES` has the line '<<<<<<< HEAD', which is no digest of a wheel"):
+    with pytest.raises(SeriesError, match="`RELEASES` has the line '<<<<<<< HEAD', which is no digest of a wheel"):
         module.read_releases(releasable.root)

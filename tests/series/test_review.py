@@ -10,7 +10,7 @@ import pytest
 
 from pydantic_ai_slim.fork.base import content_digest
 from series.__main__ import main
-from series.errors import ApplyError, ReviewError
+from series.errors import ApplyError, SeriesError
 from series.git import Git
 from series.line import Line, find_line
 from series.verbs.apply import apply
@@ -102,7 +102,7 @@ def test_review_on_another_base_compares_all_the_same(
 
 
 def test_review_of_an_unknown_revision_refuses(series: Line) -> None:
-    with pytest.raises(ReviewError) as error:
+    with pytest.raises(SeriesError) as error:
         review(series, 'nowhere', quiet)
     assert str(error.value) == (
         'There is no revision `nowhere` in this repository.\n'
@@ -113,7 +113,7 @@ def test_review_of_an_unknown_revision_refuses(series: Line) -> None:
 def test_review_of_a_revision_without_the_line_refuses(series: Line) -> None:
     shutil.copytree(series.folder, other := series.folder.with_name('1.1.0'))
     (other / 'line.toml').write_text((other / 'line.toml').read_text().replace('"1.0.0"', '"1.1.0"'))
-    with pytest.raises(ReviewError) as error:
+    with pytest.raises(SeriesError) as error:
         review(find_line(series.root, '1.1.0'), 'HEAD', quiet)
     assert str(error.value) == (
         'There is no line `1.1.0` in `HEAD`.\n'

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from series.environments import EnvironmentFailedError
-from series.errors import VerifyError
+from series.errors import SeriesError, VerifyError
 from series.line import Line, find_line
 from series.linkcheck import RESOLVE
 from series.progress import Report
@@ -249,7 +248,7 @@ def test_verify_of_a_patch_that_extract_would_write_otherwise_says_so(line: Line
 
 def test_verify_without_requirements_says_what_uv_misses(line: Line) -> None:
     running = f'{sys.version_info.major}.{sys.version_info.minor}'
-    with pytest.raises(EnvironmentFailedError) as error:
+    with pytest.raises(SeriesError) as error:
         verify(replace(line, python=(running,)), quiet)
     assert 'tests.in' in error.value.words
 
