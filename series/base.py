@@ -40,9 +40,6 @@ def base_repository(line: Line, report: Report, wheel: Path | None = None, archi
     Args:
         wheel: The base's wheel, if it is at hand and was checked; otherwise it is downloaded.
         archive: The source archive that the line names, likewise.
-
-    Raises:
-        DownloadError: A release can't be got, or isn't the pinned one.
     """
     key = hashlib.sha256(f'{line.base_message}{line.released}{sorted(_SETTINGS)}'.encode()).hexdigest()[:16]
     repository = line.cache / f'base-{line.name}-{key}.git'
@@ -83,11 +80,7 @@ def _check_repository(line: Line, repository: Path, wheel: Path) -> None:
 
 
 def base_wheel(line: Line, report: Report) -> Path:
-    """Return the base's wheel, downloaded once and kept in `build/cache`; all that is in it is checked each time.
-
-    Raises:
-        DownloadError: It can't be got, or isn't the pinned one.
-    """
+    """Return the base's wheel, downloaded once and kept in `build/cache`; all that is in it is checked each time."""
     kept = _kept_wheel(line)
     if not kept.exists():
         with (
@@ -114,11 +107,7 @@ def download_base(line: Line, folder: Path) -> Path:
 
 
 def check_wheel(line: Line, wheel: Path) -> None:
-    """Check that a wheel is what upstream has released as the base of a line, and has nothing else in it.
-
-    Raises:
-        DownloadError: It isn't.
-    """
+    """Check that a wheel is what upstream has released as the base of a line, and has nothing else in it."""
     remedy = (
         f'Delete `{line.show(line.cache)}`, and do not trust the package index that it is from if it says so again.'
     )
@@ -139,11 +128,7 @@ def check_wheel(line: Line, wheel: Path) -> None:
 
 
 def unpack_wheel(wheel: Path, folder: Path) -> str:
-    """Unpack the wheel of a base into a folder, and return its digest, which covers all that it has.
-
-    Raises:
-        ForkError: It has more than a base has.
-    """
+    """Unpack the wheel of a base into a folder, and return its digest, which covers all that it has."""
     with zipfile.ZipFile(wheel) as content:
         names = [name for name in content.namelist() if not name.endswith('/')]
         content.extractall(folder)
@@ -170,9 +155,6 @@ def download_archive(folder: Path, requirement: str) -> Path:
 
     Where the requirement pins a digest, pip compares it before it runs the archive's build backend, which it does to read
     the metadata. Without build isolation it takes that backend from the tool's own environment, where it is locked.
-
-    Raises:
-        DownloadError: It can't be got.
     """
     return download(folder, requirement, '--no-binary', ':all:', '--no-build-isolation')
 

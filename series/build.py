@@ -53,10 +53,6 @@ def build(
         umask: What the builder's files are not permitted; by default as the process has it.
         variables: Environment variables of the builder.
         base: The base's wheel, if it is at hand and was checked.
-
-    Raises:
-        SeriesError: It is refused, or fails; the message says why.
-        DownloadError: The base can't be got, or isn't the pinned one.
     """
     dist = dist or line.root / 'dist'
     with (
@@ -118,9 +114,6 @@ def find_builder(folder: Path, python: Path) -> Path:
     Args:
         folder: Where that environment goes.
         python: The interpreter that it is made of.
-
-    Raises:
-        SeriesError: It can't be made.
     """
     if python == Path(sys.executable):
         return python

@@ -54,9 +54,6 @@ def line_python(line: Line) -> Path:
 
     It is the running one if the line supports that, and otherwise the newest that the line supports and this machine has.
     When there is none, a running one that is newer than what the line was made for may do.
-
-    Raises:
-        SeriesError: There is none, and the running one is older than what the line supports.
     """
     own = f'{sys.version_info.major}.{sys.version_info.minor}'
     found = [] if own in line.python else [python for version in line.python if (python := find_python(version))]
@@ -111,10 +108,6 @@ def make_environments(line: Line, extras: str = '') -> list[Path]:
 
     Returns:
         Their folders, `build/envs/base-LINE` and `build/envs/fork-LINE`.
-
-    Raises:
-        NoWheelError: The fork isn't built.
-        SeriesError: It is refused, or fails; the message says why.
     """
     requirements = {'base': base_requirements(line, extras), 'fork': [f'{built_wheel(line)}{extras}']}
     folders = {side: line.root / 'build' / 'envs' / f'{side}-{line.name}' for side in requirements}
@@ -136,10 +129,6 @@ def make_environment(folder: Path, python: Path, requirements: Sequence[str | Pa
 
     Returns:
         The environment's interpreter.
-
-    Raises:
-        SeriesError: uv could not make it.
-        OfflineError: The package index can't be reached.
     """
     inside = interpreter(folder)
     steps = [
@@ -202,12 +191,7 @@ def uv(*arguments: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def make_more() -> None:
-    """Make `build/envs/more`, of the tool's Python with what `requirements/tool.txt` and `requirements/more.txt` lock.
-
-    Raises:
-        SeriesError: uv could not make it.
-        OfflineError: The package index can't be reached.
-    """
+    """Make `build/envs/more`, of the tool's Python with what `requirements/tool.txt` and `requirements/more.txt` lock."""
     folder = Path('build') / 'envs' / 'more'
     locks = [part for name in ('tool', 'more') for part in ('--requirement', Path('requirements') / f'{name}.txt')]
     make_environment(folder, Path(sys.executable), ['--require-hashes', *locks])

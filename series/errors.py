@@ -1,4 +1,7 @@
-"""What can go wrong: every error says what failed and why, then the next command."""
+"""What can go wrong: every error says what failed and why, then the next command.
+
+Anything here may raise a `SeriesError`. `Raises:` names what a caller tells apart.
+"""
 
 from __future__ import annotations
 

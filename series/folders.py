@@ -43,9 +43,6 @@ def lock(root: Path, what: str, verb: str, wait: Callable[[str], None] | None = 
         what: What is written, such as the name of a line.
         verb: The command that writes it, for others to be told.
         wait: Is told who is waited for. Without it, nobody is.
-
-    Raises:
-        SeriesError: Somebody else is writing it, and isn't waited for.
     """
     path = root / 'build' / '.locks' / what
     with ExitStack() as opened:

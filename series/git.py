@@ -105,11 +105,7 @@ class Git:
     def attempt(
         self, *args: str, stdin: IO[bytes] | None = None, apart: bool = False
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run git and return what came of it, whatever its exit status; `apart`, it goes on to its end when we are interrupted.
-
-        Raises:
-            SeriesError: There is no git on the path, or it refuses the repository since another user owns it.
-        """
+        """Run git and return what came of it, whatever its exit status; `apart`, it goes on to its end when we are interrupted."""
         try:
             done = subprocess.run(
                 ['git', '-C', str(self.folder), *args],
@@ -150,12 +146,7 @@ class Git:
         return self.run(*args).splitlines()
 
     def files(self, revision: str, folder: str) -> dict[str, bytes]:
-        """Read the files that a commit has in a folder, byte for byte, by their paths relative to it.
-
-        Raises:
-            GitError: There is no such folder.
-            SeriesError: Some of it are no regular files.
-        """
+        """Read the files that a commit has in a folder, byte for byte, by their paths relative to it."""
         listed = [
             entry.split('\t', 1)
             for entry in self.run('ls-tree', '-r', '-z', f'{revision}:{folder}').split('\0')

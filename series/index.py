@@ -40,7 +40,6 @@ def find_release(requirement: str) -> Release:
 
     Raises:
         NoReleaseError: The index has none.
-        DownloadError: The index can't be asked.
     """
     package = Requirement(requirement).name
     with tempfile.TemporaryDirectory() as folder:
@@ -86,9 +85,6 @@ def fetch_archive(folder: Path, release: Release) -> Path:
     """Download the source archive of a release that nothing pins yet.
 
     Not with pip, which would run the build backend in it, to read its metadata.
-
-    Raises:
-        DownloadError: It can't be got, or isn't what the index says of it.
     """
     url = release.archive if '://' in release.archive else Path(release.archive).resolve().as_uri()
     folder.mkdir(parents=True)

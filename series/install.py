@@ -20,11 +20,7 @@ REQUIREMENTS = Path('requirements/tool.txt')
 
 
 def install() -> None:
-    """Make the environment, unless somebody else has made it while this waited.
-
-    Raises:
-        SeriesError: It can't be made.
-    """
+    """Make the environment, unless somebody else has made it while this waited."""
     with lock(Path.cwd(), 'tool', 'make build/tool', lambda who: print(who, flush=True)):
         if READY.exists() and READY.stat().st_mtime >= REQUIREMENTS.stat().st_mtime:
             return

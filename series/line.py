@@ -30,9 +30,6 @@ class Line(PinnedLine):
         Args:
             pins: The folder.
             fields: What the line has besides, or instead: such as `folder`, for one that isn't in its place.
-
-        Raises:
-            LineError: The `line.toml` is missing or wrong; all its faults are named at once.
         """
         return cls(**vars(load_line(pins)) | fields)
 
@@ -113,12 +110,7 @@ def line_names(root: Path) -> list[str]:
 
 
 def find_line(root: Path, name: str | None = None) -> Line:
-    """Return the line of that name, or the newest.
-
-    Raises:
-        SeriesError: There is no such line.
-        LineError: Its `line.toml` is wrong; all its faults are named at once.
-    """
+    """Return the line of that name, or the newest."""
     names = line_names(root)
     if not names:
         raise SeriesError(
@@ -134,12 +126,7 @@ def find_line(root: Path, name: str | None = None) -> Line:
 
 
 def find_lines(root: Path) -> list[Line]:
-    """Return all lines, the newest last.
-
-    Raises:
-        SeriesError: There is none.
-        LineError: The `line.toml` of one is wrong.
-    """
+    """Return all lines, the newest last."""
     return [find_line(root, name) for name in line_names(root) or [None]]
 
 

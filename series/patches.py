@@ -64,11 +64,7 @@ def slug(subject: str) -> str:
 
 
 def find_patch(line: Line, name: str) -> Path:
-    """Return the patch of that name: a slug, or `topic/slug`, or as much of it as fits no other.
-
-    Raises:
-        SeriesError: There is none, or there are several.
-    """
+    """Return the patch of that name: a slug, or `topic/slug`, or as much of it as fits no other."""
     topic, _, part = '/'.join(name.removesuffix('.patch').split('/')[-2:]).rpartition('/')
     all_names = {patch_name(patch): patch for patch in line.patches}
     named = {one: patch.stem for one, patch in all_names.items() if topic in ('', patch.parent.name)}
@@ -95,9 +91,6 @@ def write_series(git: Git, folder: Path, before: Mapping[str, str], listed: Path
             subject does. Any other is named after its subject, in the topic of the one that it takes the place of, or else of
             the one before it.
         listed: The list that there was, if any.
-
-    Raises:
-        SeriesError: Two of them would have the same path.
     """
     subjects = git.lines('log', '--reverse', '--format=%s', f'{tree.BASE}..HEAD')
     places = _place(subjects, before)

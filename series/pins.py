@@ -59,11 +59,7 @@ class Pinned:
 
 
 def read_version(text: str) -> str:
-    """Return a version as the index spells it.
-
-    Raises:
-        NoReleaseError: It is none, or the fork's.
-    """
+    """Return a version as the index spells it."""
     try:
         version = Version(text)
     except InvalidVersion:
@@ -76,11 +72,7 @@ def read_version(text: str) -> str:
 
 
 def look_up(version: str) -> Release:
-    """Find the base of a new line on the index.
-
-    Raises:
-        NoReleaseError: There is no such release.
-    """
+    """Find the base of a new line on the index."""
     return find_release(f'{DIST_NAME}==={version}')
 
 
@@ -92,10 +84,6 @@ def write_pins(line: Line, release: Release, folder: Path, downloads: Path, repo
         release: The base of the new line.
         folder: Gets `<version>/`, which is to be the line's folder, and `build/`, which its wheel is to be built from.
         downloads: Gets what is downloaded for that.
-
-    Raises:
-        NoReleaseError: No release has settings for tests.
-        DownloadError: Something can't be got from the index.
     """
     version = str(release.version)
     report(f'Getting `{DIST_NAME}` {version}')

@@ -75,11 +75,7 @@ def record(git: Git, patches: str, stopped: str = '', *, base: str = '', head: s
 
 
 def recover(line: Line) -> None:
-    """Finish what a verb was noting of a tree when it was killed, or was moving there.
-
-    Raises:
-        SeriesError: Files of the tree were changed since, so the move can't go on.
-    """
+    """Finish what a verb was noting of a tree when it was killed, or was moving there."""
     git = Git(line.tree)
     if git.has(CARRYING):
         _undo_carry(git)
@@ -143,11 +139,7 @@ def _changed_by_others(git: Git, before: str, head: str) -> Iterator[str]:
 
 
 def refuse_missing(line: Line) -> None:
-    """Refuse to go on without a tree.
-
-    Raises:
-        SeriesError: There is none, or the folder is something else.
-    """
+    """Refuse to go on without a tree."""
     tree = line.show(line.tree)
     if not line.tree.exists():
         raise SeriesError(f'There is no tree `{tree}`.', f'Run `{line.make("apply")}` to make it.')
@@ -170,9 +162,6 @@ def refuse_unfinished(line: Line, command: str) -> None:
     Args:
         line: The tree's line.
         command: What is to be run after that.
-
-    Raises:
-        SeriesError: It is.
     """
     if operation := unfinished(Git(line.tree)):
         tree = line.show(line.tree)
@@ -184,11 +173,7 @@ def refuse_unfinished(line: Line, command: str) -> None:
 
 
 def refuse_dirty(line: Line) -> None:
-    """Refuse a tree with changes that no commit holds.
-
-    Raises:
-        SeriesError: It has some, which may be files that git doesn't know yet.
-    """
+    """Refuse a tree with changes that no commit holds."""
     if changes := _changes(Git(line.tree)):
         tree = line.show(line.tree)
         raise SeriesError(
@@ -204,11 +189,7 @@ def _changes(git: Git) -> str:
 
 
 def refuse_lost(line: Line) -> None:
-    """Refuse to move a tree away from commits that neither `patches/` nor another branch holds.
-
-    Raises:
-        SeriesError: It has some.
-    """
+    """Refuse to move a tree away from commits that neither `patches/` nor another branch holds."""
     git, tree, folder = Git(line.tree), line.show(line.tree), line.show(line.folder)
     heads = ['HEAD', *([BRANCH] if git.has(BRANCH) else [])]
     if lost := git.run('log', '--format=%h %s', *heads, '--not', APPLIED, f'--exclude={BRANCH}', '--branches'):
@@ -226,9 +207,6 @@ def refuse_elsewhere(line: Line, command: str) -> None:
     Args:
         line: The tree's line.
         command: What is to write the series, for the user to run again.
-
-    Raises:
-        SeriesError: It is not on its branch `series`.
     """
     git, tree = Git(line.tree), line.show(line.tree)
     if not git.has(BRANCH) or git.run('rev-parse', 'HEAD') != git.run('rev-parse', BRANCH):

@@ -59,9 +59,6 @@ class Pytest:
         Args:
             arguments: What pytest is given.
             results: Where its JUnit XML goes.
-
-        Raises:
-            SeriesError: pytest could not run them.
         """
         # Remove what the tests of another cell have left.
         self.tree.run('reset', '--quiet', '--hard')

@@ -21,11 +21,6 @@ def apply(line: Line, report: Report) -> str:
 
     The commits are made in a temporary folder. Then it becomes the tree, or a tree that is there already moves on to
     them. What that one has besides, such as ignored files and other branches, stays, and its reflog holds where it was.
-
-    Raises:
-        SeriesError: It is refused, or fails; the message says why.
-        DownloadError: The base can't be got, or isn't the pinned one.
-        ApplyError: A patch doesn't apply; it waits in the tree to be resolved.
     """
     with lock(line.root, line.name, line.make('apply')), scratch(line.root, line.tree.parent, 'apply') as folder:
         if line.tree.exists():
@@ -77,10 +72,6 @@ def apply_series(line: Line, folder: Path, report: Report, patches: list[Path] |
 
     Args:
         patches: Copies of its patches; by default those that it has.
-
-    Raises:
-        DownloadError: The base can't be got, or isn't the pinned one.
-        ApplyError: A patch doesn't apply.
     """
     base = base_repository(line, report)
     report(f'Applying the patches to {line.name}')

@@ -55,10 +55,6 @@ def branch(
         folder: The clone of upstream.
         onto: The revision that the branch begins at; by default the tag of the line's release.
         name: What to call the branch; by default after the subject of the patch.
-
-    Raises:
-        SeriesError: The clone is none, or isn't in a state to make a branch in.
-        ApplyError: A patch doesn't apply there; the clone is as it was.
     """
     report('Reading the patches')
     messages = {path: read_message(path) for path in line.patches}

@@ -44,10 +44,6 @@ def carry(line: Line, to: Line, report: Report) -> Carried:
     Args:
         line: The line that the change is from. Its tree isn't touched.
         to: The line that gets it.
-
-    Raises:
-        SeriesError: It is refused, or fails; the message says why.
-        ApplyError: A fixup conflicts and waits in the tree.
     """
     if line.name == to.name:
         raise SeriesError(
@@ -150,11 +146,7 @@ def _refuse_unknown(fixups: Sequence[str], known: Collection[str], line: Line) -
 
 
 def other_line(root: Path, line: Line, to: str | None) -> Line:
-    """Return the line that a change goes to: the named one, or the only other one.
-
-    Raises:
-        SeriesError: There is no such line, or there are several.
-    """
+    """Return the line that a change goes to: the named one, or the only other one."""
     lines = [other for other in find_lines(root) if other.name != line.name]
     others = [other for other in lines if to in (None, other.name)]
     if len(others) == 1:

@@ -33,10 +33,6 @@ def extract(line: Line, report: Report) -> list[str]:
 
     Returns:
         `added`, `changed` or `deleted`, and the name, of each patch that isn't as it was.
-
-    Raises:
-        SeriesError: It is refused, or fails; the message says why.
-        FileNameError: It has a file with a name that can stand for another.
     """
     command = line.make('extract')
     tree.refuse_missing(line)
@@ -66,12 +62,7 @@ def extract(line: Line, report: Report) -> list[str]:
 
 
 def patched_digest(git: Git) -> str:
-    """Compute what `line.toml` pins of the tree: the digest of the package with the patches.
-
-    Raises:
-        SeriesError: The package has something else than regular files.
-        FileNameError: It has a file with a name that can stand for another.
-    """
+    """Compute what `line.toml` pins of the tree: the digest of the package with the patches."""
     files = git.files('HEAD', PACKAGE_PATH)
     return digest_files({f'{PACKAGE}/{name}': content for name, content in files.items()})
 
@@ -109,9 +100,6 @@ def refuse_no_series(line: Line, command: str) -> int:
     Args:
         line: The line, whose tree is looked at.
         command: What is to write them, for the user to run again.
-
-    Raises:
-        SeriesError: They are no series.
     """
     git, folder = Git(line.tree), line.show(line.tree)
     commits = git.lines('log', '--reverse', '--format=%H %s', f'{tree.BASE}..HEAD')
@@ -202,9 +190,6 @@ def check_patches(line: Line, patches: list[Path], folder: Path, command: str) -
         patches: What was written.
         folder: A new folder to apply them in.
         command: What wrote them, for the user to run again.
-
-    Raises:
-        SeriesError: Something else comes out.
     """
     remedy = (
         f'Reword or split that commit with `git -C {line.show(line.tree)} rebase --interactive {tree.BASE}`, then run '

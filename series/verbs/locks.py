@@ -94,10 +94,6 @@ def write_locks(line: Line, report: Report) -> list[Path]:
 
     Returns:
         The files, in `patches/LINE/locks`.
-
-    Raises:
-        DownloadError: A release of upstream's can't be got, or the base isn't the pinned one.
-        SeriesError: uv finds no releases that go together; what was locked before stays as it was.
     """
     settings = tomllib.loads(Git(base_repository(line, report)).run('show', 'HEAD:pyproject.toml'))
     with (

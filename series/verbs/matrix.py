@@ -62,11 +62,7 @@ class Cell:
 def choose_cells(
     line: Line, python: Sequence[str] | None, install: Sequence[str] | None, resolution: Sequence[str] | None
 ) -> list[Cell]:
-    """Return all cells of a line, or those with the named values only.
-
-    Raises:
-        SeriesError: The line doesn't support a Python of them.
-    """
+    """Return all cells of a line, or those with the named values only."""
     if unknown := [version for version in python or () if version not in line.python]:
         raise SeriesError(
             f'The line {line.name} does not support Python {", ".join(unknown)}.',
@@ -152,11 +148,6 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
         cells: Where to. One whose interpreter isn't on this machine is skipped.
         tests: Which tests.
         prepare: Makes the environments; by default from the base's released wheel and the fork's built one.
-
-    Raises:
-        SeriesError: It is refused, or fails; the message says why.
-        ApplyError: A patch doesn't apply to the base.
-        DownloadError: The base can't be got, or isn't the pinned one.
     """
     folder = line.root / 'build' / 'matrix' / line.name
     with lock(line.root, f'matrix-{line.name}', line.make('matrix')):

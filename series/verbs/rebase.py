@@ -84,12 +84,6 @@ def rebase(line: Line, version: str, report: Report) -> Rebased:
     Args:
         line: The line to take the patches from. Its own tree is neither used nor touched.
         version: The release for the new one.
-
-    Raises:
-        SeriesError: It is refused, or fails; the message says why.
-        NoReleaseError: There is no such release, or it is no release of upstream's.
-        DownloadError: Something can't be got from the index.
-        ApplyError: A patch conflicts and waits in the tree of the new line; or a patch doesn't even apply to the old line.
     """
     root = line.root
     _refuse_taken(root, pins.read_version(version))
@@ -139,9 +133,6 @@ def finish_rebase(root: Path, version: str | None, report: Report) -> Rebased:
 
     Args:
         version: The release that the new line is for; may be left out when one rebase is under way.
-
-    Raises:
-        SeriesError: It is refused, or fails; the message says why.
     """
     state = _under_way(root, version)
     with lock(root, state.line.name, _COMMAND):
@@ -150,11 +141,7 @@ def finish_rebase(root: Path, version: str | None, report: Report) -> Rebased:
 
 
 def abort_rebase(root: Path, version: str | None) -> Line:
-    """Remove all that a rebase has made, and return the line that there won't be.
-
-    Raises:
-        SeriesError: None is under way, or its line is there already.
-    """
+    """Remove all that a rebase has made, and return the line that there won't be."""
     state = _under_way(root, version)
     with lock(root, state.line.name, 'make rebase ARGS=--abort'):
         if state.line.folder.exists():

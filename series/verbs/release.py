@@ -52,9 +52,6 @@ def release(root: Path, report: Report) -> Path:
 
     Returns:
         The folder. It holds the wheels, a `.cdx.json` beside each, `SHA256SUMS` and `RELEASE.md`.
-
-    Raises:
-        SeriesError: It is refused, or fails; the message says why.
     """
     lines = find_lines(root)
     git = Git(root)
@@ -102,11 +99,7 @@ def _refuse_changes(git: Git) -> None:
 
 
 def read_releases(root: Path) -> dict[str, str]:
-    """Return the digests of all wheels that were released, by their names: what a commit holds of them counts, whatever became of the file.
-
-    Raises:
-        SeriesError: The file has a line that is something else.
-    """
+    """Return the digests of all wheels that were released, by their names: what a commit holds of them counts, whatever became of the file."""
     path = root / RELEASES
     committed = Git(root).attempt('cat-file', 'blob', f'HEAD:{RELEASES}').stdout.decode('utf-8', 'replace')
     found: dict[str, str] = {}
@@ -134,11 +127,7 @@ def _refuse_other_bytes(line: Line, wheel: Path) -> None:
 
 
 def changelog_entries(lines: Sequence[Line]) -> list[tuple[Line, str]]:
-    """Return what the changelog says of the current number of each line.
-
-    Raises:
-        SeriesError: An entry is missing, empty, marked as unreleased, or not the newest of its line. All faults are named.
-    """
+    """Return what the changelog says of the current number of each line."""
     path = lines[0].root / CHANGELOG
     entries: dict[str, str] = {}
     if path.exists():

@@ -42,12 +42,6 @@ def review(line: Line, revision: str, report: Report, *, colour: bool = False) -
 
     Returns:
         The range-diff, or an empty string when nothing changed.
-
-    Raises:
-        SeriesError: There is no such revision, or it doesn't have the line.
-        LineError: The `line.toml` of that revision is wrong.
-        DownloadError: A base can't be got, or isn't the pinned one.
-        ApplyError: The patches of one side don't apply.
     """
     with tempfile.TemporaryDirectory() as folder:
         return compare(_line_of(line, revision, Path(folder)), line, report, colour=colour)

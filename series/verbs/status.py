@@ -39,11 +39,6 @@ def status(lines: Sequence[Line], report: Report, onto: str | None = None) -> li
 
     Args:
         onto: The release; by default the newest that the index has.
-
-    Raises:
-        NoReleaseError: There is no such release.
-        DownloadError: The index can't be asked, or something can't be got from it.
-        ApplyError: A patch doesn't apply to its own line.
     """
     report(f'Looking for `{DIST_NAME}`')
     found = find_release(f'{DIST_NAME}==={onto}' if onto else DIST_NAME)

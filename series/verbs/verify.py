@@ -53,9 +53,6 @@ def upstream_environment(line: Line) -> Path:
 
     The line's `tests.in` says what it holds, and nothing that was published later is in it. So one that was made of the
     same is the same, and whoever needs it at the same time shares it.
-
-    Raises:
-        SeriesError: It is refused, or fails; the message says why.
     """
     folder = line.root / 'build' / 'envs' / f'upstream-{line.name}'
     python = line_python(line)
@@ -93,11 +90,6 @@ def verify(
 
     Returns:
         The patches, with the numbers of tests that passed.
-
-    Raises:
-        VerifyError: There are faults; all are named at once, except those after a patch that doesn't apply.
-        SeriesError: It is refused, or fails; the message says why.
-        DownloadError: The base can't be got, or isn't the pinned one.
     """
     with scratch(line.root, line.tree.parent, 'verify') as folder:
         base = base_repository(line, report)
