@@ -71,11 +71,6 @@ def read_version(text: str) -> str:
     return str(version)
 
 
-def look_up(version: str) -> Release:
-    """Find the base of a new line on the index."""
-    return find_release(f'{DIST_NAME}==={version}')
-
-
 def write_pins(line: Line, release: Release, folder: Path, downloads: Path, report: Report) -> Pinned:
     """Find out what a new line is pinned to, and write it to a folder.
 

@@ -19,6 +19,7 @@ from series.base import base_repository, borrow, clone
 from series.errors import ApplyError, GitError, SeriesError
 from series.folders import lock, replace_dir, scratch, sweep, write
 from series.git import Git, words
+from series.index import find_release
 from series.line import Line, find_line, pin_patched
 from series.merge import index_conflicts, stopped
 from series.patches import write_series
@@ -88,7 +89,7 @@ def rebase(line: Line, version: str, report: Report) -> Rebased:
     root = line.root
     _refuse_taken(root, pins.read_version(version))
     report(f'Looking for `{DIST_NAME}` {version}')
-    release = pins.look_up(version)
+    release = find_release(f'{DIST_NAME}==={version}')
     _refuse_taken(root, str(release.version))  # `1.27` is `1.27.0`
     with (
         lock(root, str(release.version), 'make rebase'),

@@ -13,19 +13,14 @@ import signal
 import sys
 import threading
 import time
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import Requirement
-from packaging.version import Version
-
 from series import build, folders, pins
 from series.__main__ import main
-from series.index import Release
-from series.verbs import release
-from tests.series.upstream import PUBLISHED, archive_of
+from series.verbs import rebase, release
+from tests.series.upstream import fetch, find_release
 
 STEPS = {
     'os.rename',
@@ -72,27 +67,6 @@ class Interruption:
         time.sleep(60)
 
 
-def find_release(releases: Path, requirement: str) -> Release:
-    """Answer as the index does, from a folder with the releases."""
-    wanted = Requirement(requirement)
-    name = wanted.name.replace('-', '_')
-    found = {Version(path.name.split('-')[1].removesuffix('.tar.gz')): path.name for path in releases.glob(f'{name}-*')}
-    newest = max(wanted.specifier.filter(found))
-    return Release(
-        wanted.name,
-        newest,
-        date.fromisoformat(PUBLISHED[found[newest]][:10]),
-        *archive_of(releases, wanted.name, str(newest)),
-    )
-
-
-def fetch(releases: Path, folder: Path, requirement: str, *options: str) -> Path:
-    """Find a release in a folder, as pip downloads it."""
-    package, _, version = requirement.partition('===')
-    (path,) = releases.glob(f'{package.replace("-", "_")}-{version}[-.]*')
-    return path
-
-
 def _own(*_: object) -> Path:
     return Path(sys.executable)
 
@@ -104,10 +78,8 @@ def run(arguments: list[str]) -> int:
     replaced: dict[Any, dict[str, Any]] = {
         build: {'line_python': _own},
         release: {'interpreters': lambda _: (_own(), _own())},  # pyright: ignore[reportUnknownLambdaType]
-        pins: {
-            'find_release': partial(find_release, releases),
-            'download': partial(fetch, releases),
-        },
+        pins: {'find_release': partial(find_release, releases), 'download': partial(fetch, releases)},
+        rebase: {'find_release': partial(find_release, releases)},
     }
     for module, functions in replaced.items():
         for name, function in functions.items():

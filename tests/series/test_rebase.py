@@ -8,12 +8,10 @@ import shutil
 import subprocess
 import zipfile
 from collections.abc import Callable
-from datetime import date
+from functools import partial
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.version import Version
 
 from pydantic_ai_slim.fork.base import content_digest
 from pydantic_ai_slim.fork.digests import digest_files
@@ -21,7 +19,6 @@ from pydantic_ai_slim.fork.package import package_digest
 from series import pins
 from series.__main__ import main
 from series.errors import ApplyError, SeriesError
-from series.index import Release
 from series.line import Line, find_line
 from series.verbs import rebase as module
 from series.verbs.apply import apply
@@ -32,10 +29,10 @@ from tests.series.upstream import (
     BUILD,
     LATER,
     PACKAGE,
-    PUBLISHED,
     Index,
     User,
-    archive_of,
+    fetch,
+    find_release,
     quiet,
     write_archive,
 )
@@ -94,28 +91,9 @@ def carry(line: Line, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Line]:
 @pytest.fixture
 def near(releases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Has what uv and pip answer at hand; with an index, each rebase starts them five times."""
-
-    def find_release(requirement: str) -> Release:
-        wanted = Requirement(requirement)
-        name = wanted.name.replace('-', '_')
-        found = {
-            Version(path.name.split('-')[1].removesuffix('.tar.gz')): path.name for path in releases.glob(f'{name}-*')
-        }
-        newest = max(wanted.specifier.filter(found))
-        return Release(
-            wanted.name,
-            newest,
-            date.fromisoformat(PUBLISHED[found[newest]][:10]),
-            *archive_of(releases, wanted.name, str(newest)),
-        )
-
-    def fetch(folder: Path, requirement: str, *options: str) -> Path:
-        package, _, version = requirement.partition('===')
-        (path,) = releases.glob(f'{package.replace("-", "_")}-{version}[-.]*')
-        return path
-
-    monkeypatch.setattr(pins, 'find_release', find_release)
-    monkeypatch.setattr(pins, 'download', fetch)
+    for each in (pins, module):
+        monkeypatch.setattr(each, 'find_release', partial(find_release, releases))
+    monkeypatch.setattr(pins, 'download', partial(fetch, releases))
 
 
 def everything(line: Line) -> dict[str, bytes]:

@@ -9,12 +9,17 @@ import subprocess
 import tarfile
 import zipfile
 from dataclasses import dataclass
+from datetime import date
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+from packaging.version import Version
+
 from pydantic_ai_slim.fork.base import content_digest
 from pydantic_ai_slim.fork.digests import digest_files
+from series.index import Release
 from series.line import Line, find_line, line_names
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +63,7 @@ ARCHIVE = {
     'pyproject.toml': '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n\n'
     '[project]\nname = "pydantic-ai"\nversion = "0.9.0"\n\n'
     '[tool.hatch.build.targets.wheel]\nbypass-selection = true\n\n[tool.pytest.ini_options]\ntestpaths = ["tests"]\n\n'
-    '[tool.ruff.lint]\npreview = true\nexplicit-preview-rules = true\nselect = ["F841"]\n',
+    '[tool.ruff.lint]\npreview = true\nexplicit-preview-rules = true\nselect = ["F841"]\n[tool.ruff.format]\nexclude = ["*"]\n',
 }
 
 LATER = PACKAGE | {
@@ -115,10 +120,26 @@ def write_archive(folder: Path, version: str, files: dict[str, str]) -> None:
             archive.addfile(member, io.BytesIO(text.encode()))
 
 
-def archive_of(releases: Path, package: str, version: str) -> tuple[str, str]:
-    """Return where the source archive of a release is, and its digest, as an index tells them."""
-    path = releases / f'{package.replace("-", "_")}-{version}.tar.gz'
-    return (str(path), f'sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}') if path.exists() else ('', '')
+def find_release(releases: Path, requirement: str) -> Release:
+    """Answer as the index does, from a folder with the releases."""
+    wanted = Requirement(requirement)
+    name = wanted.name.replace('-', '_')
+    found = {Version(path.name.split('-')[1].removesuffix('.tar.gz')): path.name for path in releases.glob(f'{name}-*')}
+    newest = max(wanted.specifier.filter(found))
+    path = releases / f'{name}-{newest}.tar.gz'
+    return Release(
+        wanted.name,
+        newest,
+        date.fromisoformat(PUBLISHED[found[newest]][:10]),
+        *((str(path), f'sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}') if path.exists() else ()),
+    )
+
+
+def fetch(releases: Path, folder: Path, requirement: str, *options: str) -> Path:
+    """Find a release in a folder, as pip downloads it."""
+    package, _, version = requirement.partition('===')
+    (path,) = releases.glob(f'{package.replace("-", "_")}-{version}[-.]*')
+    return path
 
 
 class Index(ThreadingHTTPServer):
