@@ -12,16 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import tomllib
-
 from series.errors import SeriesError
 from series.git import Git
 
 _SETTINGS = 'pyproject.toml'
-
-_RULES = ['E4', 'E7', 'E9', 'F']
-"""What ruff looks for where settings don't select it, as upstream had it at the time of those lines. Later releases of ruff
-look for much more by default."""
 
 
 def new_findings(git: Git, commit: str, paths: Iterable[str]) -> list[str]:
@@ -50,12 +44,10 @@ def new_findings(git: Git, commit: str, paths: Iterable[str]) -> list[str]:
 
 def _findings(folder: Path, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield what each finding is known by, without the number of its line, and its text with it."""
-    settings: dict[str, Any] = tomllib.loads((folder / _SETTINGS).read_text('utf-8')).get('tool', {}).get('ruff', {})
     there = [path for path in paths if (folder / path).is_file()]
-    if not settings or not there:
+    if not there:
         return
-    select = () if 'select' in settings.get('lint', {}) else ('--config', f'lint.select = {json.dumps(_RULES)}')
-    entries: list[dict[str, Any]] = json.loads(_ruff(folder, 'check', '--output-format=json', *select, *there))
+    entries: list[dict[str, Any]] = json.loads(_ruff(folder, 'check', '--output-format=json', *there))
     places: list[tuple[str, int, str]] = [
         (
             Path(entry['filename']).relative_to(folder.resolve()).as_posix(),
@@ -66,7 +58,7 @@ def _findings(folder: Path, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
         for entry in entries
     ]
     # What is no Python can't be formatted either.
-    if 'format' in settings and not any('invalid-syntax' in about for *_, about in places):
+    if not any('invalid-syntax' in about for *_, about in places):
         listed = re.findall(r'^--- ([^\t\n]+)', _ruff(folder, 'format', '--diff', *there), re.MULTILINE)
         places += [(path, 0, 'format It is to be formatted otherwise.') for path in listed]
     for path, number, about in places:
