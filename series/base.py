@@ -20,7 +20,7 @@ from pydantic_ai_slim.fork.errors import BaseMismatchError, ForkError
 from pydantic_ai_slim.fork.line import Archive
 from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
 from series import network
-from series.errors import DownloadError, OfflineError
+from series.errors import DownloadError, NoReleaseError, OfflineError
 from series.folders import lock, scratch
 from series.git import EMAIL, NAME, Git, words
 from series.line import Line
@@ -145,18 +145,13 @@ def unpack_wheel(wheel: Path, folder: Path) -> str:
 
 
 def _archive(archive: Archive, folder: Path) -> Path:
-    """Download a pinned source archive."""
-    pinned = f'{archive.package}==={archive.version} --hash={archive.digest}'
-    return download_archive(folder / 'archive', pinned)
+    """Download a pinned source archive.
 
-
-def download_archive(folder: Path, requirement: str) -> Path:
-    """Download a source archive.
-
-    Where the requirement pins a digest, pip compares it before it runs the archive's build backend, which it does to read
-    the metadata. Without build isolation it takes that backend from the tool's own environment, where it is locked.
+    pip compares its digest before it runs the archive's build backend, which it does to read the metadata. Without build
+    isolation it takes that backend from the tool's own environment, where it is locked.
     """
-    return download(folder, requirement, '--no-binary', ':all:', '--no-build-isolation')
+    pinned = f'{archive.package}==={archive.version} --hash={archive.digest}'
+    return download(folder / 'archive', pinned, '--no-binary', ':all:', '--no-build-isolation')
 
 
 def download(folder: Path, requirement: str, *options: str) -> Path:
@@ -181,7 +176,8 @@ def download(folder: Path, requirement: str, *options: str) -> Path:
     if done.returncode and network.unreachable(words(done)):
         raise OfflineError(f'`{requirement.split()[0]}`', words(done))
     if done.returncode or len(files) != 1:
-        raise DownloadError(
+        unlisted = b'No matching distribution found' in done.stderr
+        raise (NoReleaseError if unlisted else DownloadError)(
             f'pip could not download `{requirement.split()[0]}`.',
             "These are pip's words; check the connection and pip's configuration (`pip config list`), then run the same command again.",
             words(done),

@@ -57,12 +57,11 @@ class GitError(SeriesError):
 
 
 class DownloadError(SeriesError):
-    """A release that pip could not get, or that isn't the pinned one."""
+    """A release that could not be got, or that isn't the pinned one."""
 
-    @property
-    def unlisted(self) -> bool:
-        """Whether the index answered, and has no such release: these are pip's words for it."""
-        return 'No matching distribution found' in self.words
+
+class NoReleaseError(DownloadError):
+    """A release that the index doesn't have, or that can't become a line."""
 
 
 class OfflineError(DownloadError):
@@ -80,15 +79,6 @@ class OfflineError(DownloadError):
             f'command again.',
             words,
         )
-
-    @property
-    def unlisted(self) -> bool:
-        """Whether the index answered: it didn't, whatever pip makes of that."""
-        return False
-
-
-class NoReleaseError(SeriesError):
-    """A release that the index doesn't have, or that can't become a line."""
 
 
 class ApplyError(SeriesError):

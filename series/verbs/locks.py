@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from pydantic_ai_slim.fork.names import DIST_NAME
 from series.base import base_repository, download, download_base, wheel_metadata
 from series.environments import overrides, uv
-from series.errors import DownloadError, SeriesError
+from series.errors import NoReleaseError, SeriesError
 from series.folders import lock, scratch, write
 from series.git import Git, words
 from series.line import Line
@@ -127,12 +127,10 @@ def _workspace(line: Line, folder: Path) -> dict[str, Metadata]:
         for version in dict.fromkeys([line.base, *([line.settings.version] if name == line.settings.package else [])]):
             try:
                 wheel = download(folder / f'{name}-{version}', f'{name}==={version}', '--only-binary', ':all:')
-            except DownloadError as error:
-                if not error.unlisted:
-                    raise
-            else:
-                wheels[name] = wheel
-                break
+            except NoReleaseError:
+                continue
+            wheels[name] = wheel
+            break
     return {name: wheel_metadata(wheel) for name, wheel in wheels.items()}
 
 

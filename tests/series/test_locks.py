@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from series.errors import DownloadError, SeriesError
+from series.errors import DownloadError, NoReleaseError, SeriesError
 from series.line import Line
 from series.verbs.locks import bounds_file, for_other_tests, lock_file, write_locks
 from tests.series.upstream import BASE, quiet
@@ -74,7 +74,7 @@ def offered(
         name, version = requirement.split('===')
         wheel = tmp_path / f'{name.replace("-", "_")}-{version}-py3-none-any.whl'
         if not wheel.exists():
-            raise DownloadError('', '', 'ERROR: No matching distribution found for it')
+            raise NoReleaseError('', '')
         return wheel
 
     monkeypatch.setattr('series.verbs.locks.download_base', base_wheel)
