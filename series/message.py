@@ -23,8 +23,6 @@ _COMMANDS = {'bring', 'embed', 'feed', 'focus', 'need', 'seed', 'shed', 'speed',
 class Message:
     """What a patch says of itself."""
 
-    author: tuple[str, str, str]
-    """The name, the address and the date, as git prints them."""
     subject: str
     text: str
     """The body without its trailers."""
@@ -49,10 +47,8 @@ def read_message(patch: Path) -> Message:
     trailers = [match for line in last.splitlines() if (match := _TRAILER.fullmatch(line))]
     if not last or len(trailers) < len(last.splitlines()):
         paragraphs, trailers = [*paragraphs, last], []
-    author, email, date, subject = (headers.get(name, '').strip() for name in ('Author', 'Email', 'Date', 'Subject'))
-    return Message(
-        (author, email, date), subject, '\n\n'.join(paragraphs), tuple((match[1], match[2]) for match in trailers)
-    )
+    named = tuple((match[1], match[2]) for match in trailers)
+    return Message(headers.get('Subject', '').strip(), '\n\n'.join(paragraphs), named)
 
 
 def message_faults(patch: Path, message: Message, earlier: Collection[str]) -> list[str]:

@@ -154,7 +154,6 @@ def test_message_faults_of_a_need_that_is_named_twice_name_it(tmp_path: Path) ->
 def test_read_message_returns_what_git_am_would_commit(tmp_path: Path) -> None:
     message = read_message(write(tmp_path, 'Use [both]', NEEDS))
 
-    assert message.author == ('A. Author', 'author@example.com', 'Sat, 1 Feb 2025 12:00:00 +0100')
     assert (message.subject, message.text) == ('Use [both]', BODY)
     assert message.trailers == (('Needs', 'Pass it on'), ('Needs', 'Add `copy()`'), ('Forwarded', 'no'))
     assert message.values('Needs') == ['Pass it on', 'Add `copy()`']
