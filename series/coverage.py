@@ -96,7 +96,7 @@ def added(git: Git, commit: str, paths: Sequence[str]) -> dict[str, set[int]]:
 
 
 def missing(report: Path, tree: Path, wanted: Mapping[str, set[int]]) -> list[str]:
-    """Return which of the wanted lines didn't run, as `path:first-last`."""
+    """Return which of the wanted lines didn't run, as `path:number`."""
     files: dict[str, Any] = json.loads(report.read_text('utf-8'))['files'] if report.exists() else {}
     measured = {(tree / path).resolve(): file for path, file in files.items()}
     found: list[str] = []
@@ -107,16 +107,5 @@ def missing(report: Path, tree: Path, wanted: Mapping[str, set[int]]) -> list[st
             if numbers and (tree / path).read_text('utf-8').strip():
                 found.append(f'{path} (no test imports it)')
             continue
-        found += [f'{path}:{span}' for span in _spans(sorted(numbers.intersection(file['missing_lines'])))]
+        found += [f'{path}:{number}' for number in sorted(numbers.intersection(file['missing_lines']))]
     return found
-
-
-def _spans(numbers: Sequence[int]) -> list[str]:
-    """Return numbers as spans: `3`, `5-7`."""
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][-1] + 1:
-            spans[-1][1:] = [number]
-        else:
-            spans.append([number])
-    return ['-'.join(map(str, span)) for span in spans]

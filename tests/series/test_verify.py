@@ -409,7 +409,7 @@ def test_verify_of_a_patch_whose_tests_leave_lines_out_names_them(line: Line, us
         + '    if a == 1000:\n        return 0  # pragma: no cover\n    return a - b\n'
     )
     write(line, user, (MESSAGE.format('Add `subtract()`'), SUBTRACT | {TOOLS: code} | NEW))
-    assert left_out_of(line) == f'{FOLDER}/__init__.py:3\n{FOLDER}/new.py (no test imports it)\n{TOOLS}:11-12'
+    assert left_out_of(line) == f'{FOLDER}/__init__.py:3\n{FOLDER}/new.py (no test imports it)\n{TOOLS}:11\n{TOOLS}:12'
 
 
 FOLDER = 'pydantic_ai_slim/pydantic_ai/extra'
