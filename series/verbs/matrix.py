@@ -35,9 +35,6 @@ from series.verbs.locks import INSTALLS, RESOLUTIONS, for_other_tests, lock_file
 _TIMEOUT = 120
 """The seconds after which a test has failed. The slowest starts the server of Prefect."""
 
-_SHOWN = 20
-"""How many differences the terminal shows; the report has all."""
-
 _RENAMES = Path(__file__).parents[1] / 'renames.toml'
 """What is called otherwise in the tests of other releases."""
 
@@ -120,8 +117,6 @@ class CellResult:
 class Matrix:
     """What came of all cells."""
 
-    line: Line
-    tests: Tests
     cells: Sequence[CellResult]
     remark: str = ''
     """What a reader has to know of all of them."""
@@ -164,7 +159,7 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
             f'Install one of Python {", ".join(line.python)}, or name one that is here with `--python VERSION` (`PYTHON=VERSION`).',
         )
     remark = 'The tests of Temporal fail: its server is neither on the path (`temporal`) nor to be got.'
-    return Matrix(line, tests, results, remark if temporal == '' else '')
+    return Matrix(results, remark if temporal == '' else '')
 
 
 def _temporal() -> str | None:
@@ -332,14 +327,12 @@ def _run_cell(
 # The report
 
 
-def summary(found: Matrix, shown: int = _SHOWN) -> str:
-    """Return a line for each cell, and below them what differs, as much as is to be shown."""
+def summary(found: Matrix) -> str:
+    """Return a line for each cell, and below them what differs."""
     listed = [
         text for result in found.cells if result.comparison for text in result.comparison.listed(f' ({result.cell})')
     ]
-    rest = len(listed) - shown
-    below = ['', *listed[:shown], *([f'- and {rest} more'] if rest > 0 else [])] if listed else []
-    return '\n'.join([*map(_row, found.cells), *filter(None, [found.remark]), *below])
+    return '\n'.join([*map(_row, found.cells), *filter(None, [found.remark]), *([''] if listed else []), *listed])
 
 
 def _row(result: CellResult) -> str:
@@ -355,7 +348,7 @@ def _row(result: CellResult) -> str:
 
 def write_report(found: Matrix, path: Path) -> Path:
     """Write what came of the matrix to a file: all that differs, and the names of what is flaky or fails on both."""
-    parts = [summary(found, 10_000)]
+    parts = [summary(found)]
     for result in found.cells:
         for what in ('flaky', 'failing'):
             tests: Sequence[Compared] = getattr(result.comparison, what, ())
