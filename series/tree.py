@@ -138,44 +138,35 @@ def _changed_by_others(git: Git, before: str, head: str) -> Iterator[str]:
                 yield name
 
 
-def refuse_missing(line: Line) -> None:
-    """Refuse to go on without a tree."""
-    tree = line.show(line.tree)
-    if not line.tree.exists():
-        raise SeriesError(f'There is no tree `{tree}`.', f'Run `{line.make("apply")}` to make it.')
-    if not Git(line.tree).has(BASE):
-        raise SeriesError(
-            f'The folder `{tree}` is not a tree that `make apply` made.',
-            f'Move it away if you need it, delete it if not, then run `{line.make("apply")}`.',
-        )
-
-
 def unfinished(git: Git) -> str | None:
     """Return the git command that a repository is in the middle of, if any."""
     operation = next((name for path, name in _OPERATIONS.items() if git.holds(path)), None)
     return 'rebase' if operation == 'am' and git.holds('rebase-apply/rebasing') else operation
 
 
-def refuse_unfinished(line: Line, command: str) -> None:
-    """Refuse a tree in the middle of something.
+def refuse_unsettled(line: Line, command: str) -> None:
+    """Refuse a tree that isn't there, or that somebody is at work in. What a killed verb was noting of it is finished first.
 
     Args:
         line: The tree's line.
-        command: What is to be run after that.
+        command: What is to be run once the work is finished.
     """
-    if operation := unfinished(Git(line.tree)):
-        tree = line.show(line.tree)
+    tree, git = line.show(line.tree), Git(line.tree)
+    if not line.tree.exists():
+        raise SeriesError(f'There is no tree `{tree}`.', f'Run `{line.make("apply")}` to make it.')
+    if not git.has(BASE):
+        raise SeriesError(
+            f'The folder `{tree}` is not a tree that `make apply` made.',
+            f'Move it away if you need it, delete it if not, then run `{line.make("apply")}`.',
+        )
+    recover(line)
+    if operation := unfinished(git):
         raise SeriesError(
             f'The tree `{tree}` is in the middle of a `git {operation}`.',
             f'Finish it with `git -C {tree} {operation} --continue` and then `{command}`, or give '
             f'it up with `git -C {tree} {operation} --abort`.',
         )
-
-
-def refuse_dirty(line: Line) -> None:
-    """Refuse a tree with changes that no commit holds."""
-    if changes := _changes(Git(line.tree)):
-        tree = line.show(line.tree)
+    if changes := _changes(git):
         raise SeriesError(
             f'The tree `{tree}` has changes that are not committed.',
             f'Commit them with `git -C {tree} commit`, or put them away with `git -C {tree} restore` or '
@@ -201,13 +192,9 @@ def refuse_lost(line: Line) -> None:
         )
 
 
-def refuse_elsewhere(line: Line, command: str) -> None:
-    """Refuse a tree in which something else than the series is checked out.
-
-    Args:
-        line: The tree's line.
-        command: What is to write the series, for the user to run again.
-    """
+def refuse_unready(line: Line, command: str) -> None:
+    """Refuse a tree as `refuse_unsettled()` does, and one in which something else than the series is checked out."""
+    refuse_unsettled(line, command)
     git, tree = Git(line.tree), line.show(line.tree)
     if not git.has(BRANCH) or git.run('rev-parse', 'HEAD') != git.run('rev-parse', BRANCH):
         raise SeriesError(

@@ -24,10 +24,7 @@ def apply(line: Line, report: Report) -> str:
     """
     with lock(line.root, line.name, line.make('apply')), scratch(line.root, line.tree.parent, 'apply') as folder:
         if line.tree.exists():
-            tree.refuse_missing(line)
-            tree.recover(line)
-            tree.refuse_unfinished(line, line.make('extract'))
-            tree.refuse_dirty(line)
+            tree.refuse_unsettled(line, line.make('extract'))
             tree.refuse_lost(line)
         patches = copy_patches(line, folder / 'patches')
         digest = digest_patches(patches)

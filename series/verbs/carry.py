@@ -53,11 +53,7 @@ def carry(line: Line, to: Line, report: Report) -> Carried:
     command = line.make('carry')
     with lock(line.root, line.name, command), lock(to.root, to.name, command):
         for each in (line, to):
-            tree.refuse_missing(each)
-            tree.recover(each)
-            tree.refuse_unfinished(each, command)
-            tree.refuse_dirty(each)
-            tree.refuse_elsewhere(each, command)
+            tree.refuse_unready(each, command)
         source, git = Git(line.tree), Git(to.tree)
         fixups = _fixups(line)
         own, known = _patches(source), _patches(git)

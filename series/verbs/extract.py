@@ -35,12 +35,8 @@ def extract(line: Line, report: Report) -> list[str]:
         `added`, `changed` or `deleted`, and the name, of each patch that isn't as it was.
     """
     command = line.make('extract')
-    tree.refuse_missing(line)
     with lock(line.root, line.name, command), scratch(line.root, line.folder.parent, 'extract') as folder:
-        tree.recover(line)
-        tree.refuse_unfinished(line, command)
-        tree.refuse_dirty(line)
-        tree.refuse_elsewhere(line, command)
+        tree.refuse_unready(line, command)
         _refuse_other_base(line)
         commits = refuse_no_series(line, command)
         git = Git(line.tree)
