@@ -13,7 +13,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from pydantic_ai_slim.fork.line import patch_name
-from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
+from pydantic_ai_slim.fork.names import DIST_NAME
 from series import pins, tree
 from series.base import base_repository, borrow, clone
 from series.errors import ApplyError, GitError, SeriesError
@@ -238,9 +238,7 @@ def _finish(state: _Rebase, report: Report) -> Rebased:
     """
     line, git = state.line, state.git
     if not line.folder.exists():
-        tree.refuse_unfinished(line, _COMMAND)
-        tree.refuse_dirty(line)
-        tree.refuse_elsewhere(line, _COMMAND)
+        tree.refuse_unready(line, _COMMAND)
         _refuse_elsewhere(state)
         if git.lines('rev-list', f'{tree.BASE}..HEAD'):
             refuse_no_series(line, _COMMAND)
@@ -294,17 +292,9 @@ def _write_build(state: _Rebase, temporary: Path) -> None:
 def _compare(state: _Rebase, made: Line) -> Rebased:
     """Say what became of the patches."""
     git = state.git
-    commits = [entry.split(' ', 1) for entry in git.lines('log', '--format=%H %s', f'{tree.BASE}..HEAD')]
-    subjects = {subject: commit for commit, subject in commits}
-    notes = [
-        f'`{subject}` has nothing but tests and docs by now. If the base has these too, drop it.'
-        for name, subject in state.subjects.items()
-        if (commit := subjects.get(subject))
-        and f'+++ b/{UPSTREAM_FOLDER}/'.encode() in (state.folder / 'series' / name).read_bytes()
-        and not git.attempt('diff', '--quiet', f'{commit}^', commit, '--', UPSTREAM_FOLDER).returncode
-    ]
+    subjects = git.lines('log', '--format=%s', f'{tree.BASE}..HEAD')
     dropped = [name for name, subject in state.subjects.items() if subject not in subjects]
-    return Rebased(made, dropped, [*notes, *state.notes])
+    return Rebased(made, dropped, state.notes)
 
 
 def _changelog(text: str, state: _Rebase, rebased: Rebased) -> str:

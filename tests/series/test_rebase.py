@@ -196,14 +196,6 @@ def test_rebase_runs_nothing_of_an_archive_that_nothing_pins(
 
 
 @pytest.mark.usefixtures('near')
-def test_rebase_names_a_patch_of_which_only_tests_are_left(carry: Callable[..., Line]) -> None:
-    rebased = rebase(carry(('Call it label', {TOOLS: NEW, 'tests/two.txt': '2\n'})), '1.1.0', quiet)
-    assert rebased.notes[0] == (
-        '`Call it label` has nothing but tests and docs by now. If the base has these too, drop it.'
-    )
-
-
-@pytest.mark.usefixtures('near')
 def test_rebase_onto_an_older_release_puts_it_behind_the_newer(carry: Callable[..., Line]) -> None:
     first = rebase(carry(ONE), '2.0.0', quiet).line
     rebase(first, '1.1.0', quiet)
