@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from xml.etree import ElementTree
 
 import tomllib
 
@@ -107,8 +106,6 @@ class CellResult:
     cell: Cell
     comparison: Comparison | None
     """`None` if it was skipped."""
-    seconds: float = 0
-    """How long its tests took on both sides together."""
     skipped: str = ''
     """Why it was."""
 
@@ -118,8 +115,6 @@ class Matrix:
     """What came of all cells."""
 
     cells: Sequence[CellResult]
-    remark: str = ''
-    """What a reader has to know of all of them."""
 
     @property
     def differences(self) -> int:
@@ -158,8 +153,7 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
             f'No cell was run: {results[0].skipped}.' if results else 'No cell was named.',
             f'Install one of Python {", ".join(line.python)}, or name one that is here with `--python VERSION` (`PYTHON=VERSION`).',
         )
-    remark = 'The tests of Temporal fail: its server is neither on the path (`temporal`) nor to be got.'
-    return Matrix(results, remark if temporal == '' else '')
+    return Matrix(results)
 
 
 def _temporal() -> str | None:
@@ -291,10 +285,8 @@ def _run_cell(
             return CellResult(cell, None, skipped=f'this machine has no Python {cell.python}')
         sides[side] = prepared
     (results := folder / 'results').mkdir(exist_ok=True)
-    seconds = 0.0
 
     def run(side: str, named: Sequence[str], number: int) -> dict[str, Result]:
-        nonlocal seconds
         prepared, tree = sides[side], trees[side]
         chosen = ['-k', tests.expression] if tests.expression else []
         files = [str(path.relative_to(tree.folder)) for text in tests.only for path in sorted(tree.folder.glob(text))]
@@ -312,7 +304,6 @@ def _run_cell(
         if not path.exists():
             pytest = Pytest(tree, prepared.python, folder / 'run', {**variables, **prepared.variables})
             pytest.run(arguments, path)
-        seconds += sum(float(suite.get('time', 0)) for suite in ElementTree.parse(path).iter('testsuite'))
         return read_results(path)
 
     compared = compare(run)
@@ -321,7 +312,7 @@ def _run_cell(
             f"Upstream's tests have none that were asked for ({cell}).",
             'Name others with `--only` and `-k`, in `ARGS` of make.',
         )
-    return CellResult(cell, compared, seconds)
+    return CellResult(cell, compared)
 
 
 # The report
@@ -332,7 +323,7 @@ def summary(found: Matrix) -> str:
     listed = [
         text for result in found.cells if result.comparison for text in result.comparison.listed(f' ({result.cell})')
     ]
-    return '\n'.join([*map(_row, found.cells), *filter(None, [found.remark]), *([''] if listed else []), *listed])
+    return '\n'.join([*map(_row, found.cells), *([''] if listed else []), *listed])
 
 
 def _row(result: CellResult) -> str:
@@ -341,8 +332,7 @@ def _row(result: CellResult) -> str:
     bad = sum(bool(test.fork and test.fork.bad) for test in compared.added)
     return (
         f'{result.cell}: {compared.common} tests in common, of which {len(compared.differences)} differ, {len(compared.flaky)} are '
-        f'flaky and {len(compared.failing)} fail on both; {len(compared.added)} new, of which {bad} fail; '
-        f'{result.seconds / 60:.1f} minutes'
+        f'flaky and {len(compared.failing)} fail on both; {len(compared.added)} new, of which {bad} fail'
     )
 
 

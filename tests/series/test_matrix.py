@@ -434,7 +434,7 @@ def test_main_matrix_prints_a_line_for_each_cell_and_fails_for_a_difference(
     assert re.match(
         r"error: Upstream's tests differ between base and fork of 1\.0\.0, or tests that its patches add fail\.\n"
         r'\n'
-        r'Python 3\.12, all, highest: 1 tests in common, of which 1 differ, 0 are flaky and 0 fail on both; 0 new, of which 0 fail; ',
+        r'Python 3\.12, all, highest: 1 tests in common, of which 1 differ, 0 are flaky and 0 fail on both; 0 new, of which 0 fail\n',
         said.err,
     )
     assert '- tests.test_it::test_name (Python 3.12, all, highest): passed on the base, failed on the fork' in said.err
