@@ -174,8 +174,8 @@ def _review(options: Namespace, report: Report) -> str:
 
 
 def _overview(options: Namespace, report: Report) -> str:
-    page = OVERVIEW.as_posix()
-    return f'Wrote `{page}`.' if write_overview(Path.cwd()) else f'`{page}` is up to date.'
+    write_overview(Path.cwd())
+    return f'Wrote `{OVERVIEW.as_posix()}`.'
 
 
 def _status(options: Namespace, report: Report) -> str:
@@ -249,10 +249,6 @@ def _line(options: Namespace) -> Line:
 
 def _add_line(parser: ArgumentParser) -> None:
     parser.add_argument('line', metavar='LINE', nargs='?', help='an upstream release; the newest line if left out')
-
-
-def _add_nothing(parser: ArgumentParser) -> None:
-    """For a verb that handles all lines."""
 
 
 def _add_verify(parser: ArgumentParser) -> None:
@@ -341,13 +337,13 @@ _VERBS = {
     ),
     'build': _Verb('build the wheel into `dist/`', _build),
     'release': _Verb(
-        'build the wheels of all lines twice, and write a release to `dist/release`', _release, _add_nothing
+        'build the wheels of all lines twice, and write a release to `dist/release`', _release, lambda _: None
     ),
     'rebase': _Verb('start a new line from this one, for another release of upstream', _rebase, _add_rebase),
     'carry': _Verb("bring the fixups in a line's tree to that of another line", _carry, _add_carry),
     'review': _Verb('show what changed in the series since a revision of this repository', _review, _add_review),
     'overview': _Verb(
-        'write what each patch needs, its size and what upstream has said to the docs', _overview, _add_nothing
+        'write what each patch needs, its size and what upstream has said to the docs', _overview, lambda _: None
     ),
     'status': _Verb('say whether each patch still applies to the newest upstream release', _status, _add_status),
     'branch': _Verb('put a patch, with what it needs, on a branch of your clone of upstream', _branch, _add_branch),

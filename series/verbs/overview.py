@@ -114,10 +114,6 @@ def _upstream(message: Message) -> str:
     return '<br>'.join(value for value in shown if value != 'no')
 
 
-def write_overview(root: Path) -> bool:
-    """Write the page, and say whether that changed it."""
-    page, text = root / PAGE, overview(root)
-    if page.exists() and page.read_text('utf-8') == text:
-        return False
-    write(page, text)
-    return True
+def write_overview(root: Path) -> None:
+    """Write the page."""
+    write(root / PAGE, overview(root))
