@@ -82,7 +82,8 @@ def base_requirements(line: Line, extras: str = '') -> list[str | Path]:
 
 def overrides(line: Line) -> list[str | Path]:
     """Return uv's options for what takes the place of what packages require, if the line says so."""
-    return ['--override', line.overrides] if line.overrides else []
+    path = line.folder / 'overrides.in'
+    return ['--override', path] if path.exists() else []
 
 
 def built_wheel(line: Line) -> Path:

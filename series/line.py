@@ -54,12 +54,6 @@ class Line(PinnedLine):
         return self.root / 'build' / self.name
 
     @property
-    def overrides(self) -> Path | None:
-        """The file with what takes the place of what packages require, where their releases on the index don't go together."""
-        path = self.folder / 'overrides.in'
-        return path if path.exists() else None
-
-    @property
     def cache(self) -> Path:
         """The folder of what was downloaded, and of what was made of it once."""
         return self.root / 'build' / 'cache'
