@@ -13,8 +13,6 @@ import tomllib
 from pydantic_ai_slim.fork.names import UPSTREAM_FOLDER
 from series.git import Git
 
-_SETTINGS = 'pyproject.toml'
-
 REPORT = """
 import sys
 from coverage import Coverage
@@ -35,11 +33,8 @@ def write_settings(tree: Path, folder: Path, paths: Iterable[str]) -> Path:
         folder: Where to write them. It gets what is measured, too.
         paths: The files to be measured.
     """
-    found: dict[str, Any] = {}
-    if (tree / _SETTINGS).exists():
-        found = (
-            tomllib.loads((tree / _SETTINGS).read_text('utf-8')).get('tool', {}).get('coverage', {}).get('report', {})
-        )
+    settings = tomllib.loads((tree / 'pyproject.toml').read_text('utf-8'))
+    found: dict[str, Any] = settings.get('tool', {}).get('coverage', {}).get('report', {})
     kept = {name: found[name] for name in ('exclude_lines', 'exclude_also') if name in found}
     run = {
         'data_file': str(folder / 'data'),
@@ -52,15 +47,15 @@ def write_settings(tree: Path, folder: Path, paths: Iterable[str]) -> Path:
         'disable_warnings': ['no-data-collected', 'module-not-imported', 'include-ignored'],
     }
     folder.mkdir(exist_ok=True)
-    settings = folder / 'settings.toml'
-    settings.write_text(
+    written = folder / 'settings.toml'
+    written.write_text(
         ''.join(
             f'[tool.coverage.{table}]\n' + ''.join(f'{name} = {json.dumps(value)}\n' for name, value in values.items())
             for table, values in (('run', run), ('report', kept))
         ),
         'utf-8',
     )
-    return settings
+    return written
 
 
 def write_imports(folder: Path, paths: Iterable[str]) -> Path:

@@ -39,14 +39,7 @@ class SeriesError(Exception):
 
 
 class GitError(SeriesError):
-    """A git command that failed where none was expected to.
-
-    Args:
-        command: The arguments after `git`.
-        folder: Where it ran.
-        status: Its exit status.
-        words: What it said.
-    """
+    """A git command that failed where none was expected to."""
 
     def __init__(self, command: Sequence[str], folder: Path, status: int, words: str) -> None:
         super().__init__(

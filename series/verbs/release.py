@@ -11,7 +11,6 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -36,14 +35,6 @@ RELEASES = 'RELEASES'
 """The file in the repository with the digest of each wheel that was released, as `sha256sum` prints it: what a number stands for."""
 
 
-@dataclass(frozen=True)
-class _Commit:
-    """What a release is made of."""
-
-    uid: str
-    time: datetime
-
-
 def release(root: Path, report: Report) -> Path:
     """Write a release of all lines to `dist/release`, in place of what is there.
 
@@ -57,8 +48,7 @@ def release(root: Path, report: Report) -> Path:
     git = Git(root)
     _refuse_changes(git)
     entries = changelog_entries(lines)
-    uid, time = git.run('show', '--no-patch', '--format=%H %cI', 'HEAD').split()
-    commit = _Commit(uid, datetime.fromisoformat(time))
+    commit, time = git.run('show', '--no-patch', '--format=%H %cI', 'HEAD').split()
     target = root / 'dist' / 'release'
     with (
         lock(root, 'release', 'make release'),
@@ -72,7 +62,7 @@ def release(root: Path, report: Report) -> Path:
             report(f'Building {line.version} twice', step, len(lines))
             wheel = _build_twice(line, checkouts, report)
             _refuse_other_bytes(line, wheel)
-            bill = bill_of_materials(line, wheel, commit.uid, commit.time)
+            bill = bill_of_materials(line, wheel, commit, time)
             shutil.copyfile(wheel, made / wheel.name)
             (made / f'{wheel.name.removesuffix("-py3-none-any.whl")}.cdx.json').write_text(bill, 'utf-8')
         (made / DIGESTS).write_text(_digests(made), 'utf-8')
@@ -165,11 +155,11 @@ def changelog_entries(lines: Sequence[Line]) -> list[tuple[Line, str]]:
     return found
 
 
-def _check_out(git: Git, commit: _Commit, folder: Path) -> Path:
+def _check_out(git: Git, commit: str, folder: Path) -> Path:
     """Lay the files of a commit into a new folder: nothing that git ignores is there, nor the history."""
     folder.mkdir(parents=True)
     archive = folder.parent / f'{folder.name}.zip'
-    git.run('archive', '--format=zip', f'--output={archive}', commit.uid)
+    git.run('archive', '--format=zip', f'--output={archive}', commit)
     with zipfile.ZipFile(archive) as content:
         content.extractall(folder)
     archive.unlink()
@@ -223,7 +213,7 @@ def differences(first: Path, second: Path) -> list[str]:
     return found or ['the order or the compression of their members']
 
 
-def bill_of_materials(line: Line, wheel: Path, commit: str, time: datetime) -> str:
+def bill_of_materials(line: Line, wheel: Path, commit: str, time: str) -> str:
     """Describe a wheel as CycloneDX JSON: what it is, and what it was made of. What it requires, its own metadata says.
 
     The same wheel of the same commit gives the same text.
@@ -274,7 +264,7 @@ def bill_of_materials(line: Line, wheel: Path, commit: str, time: datetime) -> s
         'specVersion': '1.6',
         'serialNumber': f'urn:uuid:{uuid5(NAMESPACE_URL, f"urn:sha256:{digest}:{commit}")}',
         'version': 1,
-        'metadata': {'timestamp': time.isoformat(), 'component': fork},
+        'metadata': {'timestamp': datetime.fromisoformat(time).isoformat(), 'component': fork},
     }
     return json.dumps(bill, indent=2, ensure_ascii=False) + '\n'
 
@@ -288,21 +278,19 @@ def _digests(folder: Path) -> str:
     return ''.join(f'{_digest(path)}  {path.name}\n' for path in sorted(folder.iterdir()))
 
 
-def _text(entries: Sequence[tuple[Line, str]], commit: _Commit) -> str:
+def _text(entries: Sequence[tuple[Line, str]], commit: str) -> str:
     """Write what to say of the release: per line, what changed and how to pin it."""
     parts = [f'# {" and ".join(line.version for line, _ in entries)}\n']
     for line, entry in entries:
         parts.append(
             f'## {line.version}\n\n{entry}\n\n'
             f'Pin it from the repository, whose address is `URL`:\n\n'
-            f'```console\npip install "{DIST_NAME} @ git+URL@{commit.uid}#subdirectory=pydantic_ai_slim/{line.name}"\n'
-            f'uv add "{DIST_NAME} @ git+URL@{commit.uid}#subdirectory=pydantic_ai_slim/{line.name}"\n```\n\n'
+            f'```console\npip install "{DIST_NAME} @ git+URL@{commit}#subdirectory=pydantic_ai_slim/{line.name}"\n'
+            f'uv add "{DIST_NAME} @ git+URL@{commit}#subdirectory=pydantic_ai_slim/{line.name}"\n```\n\n'
             f'or from a package index `INDEX` that holds the wheel:\n\n'
             f'```console\npip install --extra-index-url INDEX "{DIST_NAME}=={line.version}"\n'
             f'uv add --index fork=INDEX "{DIST_NAME}=={line.version}"\n```\n\n'
             f'For Python {", ".join(line.python)}. `docs/pinning.md` has the lines for hatch, Poetry and pip-compile.\n'
         )
-    parts.append(
-        f'`sha256sum --check {DIGESTS}` checks the files of this release. It was made of commit {commit.uid}.\n'
-    )
+    parts.append(f'`sha256sum --check {DIGESTS}` checks the files of this release. It was made of commit {commit}.\n')
     return '\n'.join(parts)

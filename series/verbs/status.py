@@ -45,12 +45,11 @@ def status(lines: Sequence[Line], report: Report, onto: str | None = None) -> li
     release = str(found.version)
     with tempfile.TemporaryDirectory() as folder:
         behind = [line for line in lines if onto or Version(line.base) < Version(release)]
+        attempts: dict[str, list[Attempt]] = {}
         if behind:
             report(f'Getting `{DIST_NAME}` {release}')
             wheel = download(Path(folder), f'{DIST_NAME}==={release}', '--only-binary', ':all:')
             attempts = {line.name: _try(line, wheel, release, report) for line in behind}
-        else:
-            attempts = dict[str, list[Attempt]]()
     return [Status(line, release, attempts.get(line.name, [])) for line in lines]
 
 

@@ -293,11 +293,6 @@ class _Check:
         without = f' without `{patch_name(self.unneeded)}`' if self.unneeded else ''
         return f'`{patch_name(self.verified.patch)}`{self.where}{without}'
 
-    @property
-    def plain(self) -> bool:
-        """Whether it is about what the patch itself carries, on all patches before it."""
-        return self.in_order and not self.last
-
 
 class _Stack:
     """Makes commits of some of the patches, each of them once.
@@ -335,7 +330,7 @@ class _Run:
 
     def run(self, check: _Check) -> None:
         """Ask ruff, run the tests, as far as they are there, and import the package where that says more."""
-        if check.plain:
+        if check.in_order and not check.last:
             self._lint(check)
         if not check.tested:
             return
