@@ -5,11 +5,13 @@ mkdocs calls the functions named `on_…`. What they show was got by `docs/prepa
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from glob import escape
+from itertools import count
 from pathlib import Path
 from time import monotonic
 from typing import Any, cast
@@ -37,7 +39,15 @@ LINE = max(
 """The newest line, whose pages and API the site shows."""
 
 API = 'api/index.md'
-"""The page of the API, to which docstrings are as far from other pages as on upstream's site."""
+"""The list of the API. Each topic has a page beside it, from which docstrings are as far from other pages as on upstream's site."""
+
+TOPICS = {
+    'toolsets': ('Toolsets', {'exceptions', 'toolsets'}),
+    'runs': ('Runs', {'agent', 'result', 'tool_manager', 'tools'}),
+    'capabilities': ('Capabilities', {'capabilities'}),
+    'durable': ('Durable execution', {'durable_exec'}),
+}
+"""The pages of the API: the title of each, and the modules of `pydantic_ai` that it documents."""
 
 TREE = ROOT / 'build' / LINE
 BASE = SOURCES / LINE / 'base'
@@ -128,7 +138,13 @@ FIRST = [
         'agent.AgentRunResult',
     )
 ]
-"""What people use most, with which the page of the API begins."""
+"""What people use most, with which the list of the API begins."""
+
+MESSAGE = re.compile(r'^\| (?!---|The message)(.+?) \| (.+) \|$', re.MULTILINE)
+"""A row of the page of errors and warnings."""
+
+BOOST = 3
+"""How much more a message counts in the search than a heading that has the same words."""
 
 QUIET = 4
 """For how many seconds the build says nothing of where it is."""
@@ -142,7 +158,7 @@ OPTIONS: dict[str, Any] = {
     'separate_signature': True,
     'show_bases': False,
     'show_root_heading': True,
-    'show_root_full_path': True,
+    'show_root_full_path': False,
     'show_signature_annotations': True,
     'show_source': False,
     'show_symbol_type_heading': True,
@@ -184,7 +200,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     log.info('Reading the API')
     base, fork = read_apis()
     # In place of the same pages for readers without the site, which has references to the API
-    pages = {page.name: retitle(page.read_text('utf-8')) for page in find_pages()} | {API: api_page(base, fork)}
+    pages = {page.name: retitle(page.read_text('utf-8')) for page in find_pages()} | api_pages(base, fork)
     for name, content in pages.items():
         if plain := files.get_file_from_path(name):
             files.remove(plain)
@@ -202,16 +218,28 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Name what proves the contract."""
+    """Name what proves the contract, and the rows of messages."""
     say_where(page)
     if page.file.src_uri == 'errors.md':
-        page.meta['search'] = {'boost': 4}  # whoever searches for a message finds its row first
+        numbers = count(1)
+        return MESSAGE.sub(lambda row: f'| <span id="message-{next(numbers)}"></span>{row[0][2:]}', markdown)
     # Pygments takes what follows no prompt for output, and shows all of it in grey.
     markdown = re.sub(r'^( *)```console$', r'\1```bash', markdown, flags=re.MULTILINE)
     markdown = markdown.replace('](../CHANGELOG.md', '](changelog.md')  # which the site has among its pages
     if page.file.src_uri == 'changelog.md':
         return markdown.replace('](docs/', '](')
     return contract_page(markdown) if page.file.src_uri == 'contract.md' else markdown
+
+
+@event_priority(-100)  # after the search has written what it found in the pages
+def on_post_build(config: MkDocsConfig) -> None:
+    """Have the search find the row of a message first, as a page of its own whose title is the message."""
+    index = Path(config.site_dir, 'search', 'search_index.json')
+    found = json.loads(index.read_text('utf-8'))
+    for number, row in enumerate(MESSAGE.finditer((ROOT / 'docs' / 'errors.md').read_text('utf-8')), 1):
+        message, text = (re.sub('[`…]', '', part).strip() for part in row.groups())
+        found['docs'].append({'location': f'errors/#message-{number}', 'title': message, 'text': text, 'boost': BOOST})
+    index.write_text(json.dumps(found), 'utf-8')
 
 
 def on_page_context(context: Any, page: Page, config: MkDocsConfig, nav: Navigation) -> None:
@@ -267,21 +295,46 @@ def contract_page(markdown: str) -> str:
     return re.sub(r'^\| B(\d+) \|.*\|$', row, markdown, flags=re.MULTILINE)
 
 
-def api_page(base: Api, fork: Api) -> str:
-    """Write the page with what the series adds to the public API: what the fork has and the base hasn't."""
+def api_pages(base: Api, fork: Api) -> dict[str, str]:
+    """Write the pages of what the series adds to the public API: the list of it, and one for each topic."""
+    pages = {API: list_api(base, fork)}
+    for name, (title, modules) in TOPICS.items():
+        parts = [f'# {title}']
+        for path, members in added(base, fork):
+            if path.split('.')[1] in modules:
+                # The rest of a class that the base has is upstream's to document.
+                parts.append(f'::: {path}' + (f'\n    options:\n      members: {members}' if members else ''))
+        pages[f'api/{name}.md'] = '\n\n'.join(parts) + '\n'
+    return pages
+
+
+def list_api(base: Api, fork: Api) -> str:
+    """Write the list of what the series adds to the public API, each name with the first sentence of its docs."""
     parts = [
         '# API',
-        f"What the series adds to the public API of pydantic-ai {LINE}; all else is as in [upstream's API]({UPSTREAM}/api/agent/).",
-        'How it fits together is told in [Toolset lifecycle](../toolset-lifecycle.md).',
+        f"What the series adds to the public API of pydantic-ai {LINE}; all else is as in [upstream's API]({UPSTREAM}/api/agent/). "  # noqa: ISC004
+        'On the site, which `make docs` builds, each name leads to its documentation.',
+        '| Name | What it is |\n| --- | --- |',
     ]
     for path, members in added(base, fork):
-        parts.append(f'::: {path}')
-        if members:
-            # The rest of a class that the base has is upstream's to document.
-            parts[-1] += f'\n    options:\n      members: {members}'
+        for one in [f'{path}.{member}' for member in members] or [path]:
+            found = fork.find(one)
+            name = one.removeprefix('pydantic_ai.') + ('()' if found.is_function else '')
+            parts[-1] += f'\n| [`{name}`][{one}] | {_first_sentence(found)} |'
     if changed := list(new_parameters(base, fork)):
         parts += ['## New parameters', NEW_PARAMETERS + '\n'.join(changed)]
-    return '\n\n'.join(parts) + '\n'
+    return '\n\n'.join(parts)
+
+
+def _first_sentence(found: griffe.Object) -> str:
+    text = found.docstring.value if found.docstring else ''
+    return (
+        re.split(r'(?<=[.:])\s', ' '.join(text.split('\n\n')[0].split()))[0]
+        .rstrip(':')
+        .removesuffix('.')
+        .replace('|', r'\|')
+        + '.'
+    )
 
 
 def added(base: Api, fork: Api) -> list[tuple[str, list[str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -72,13 +73,18 @@ def test_site_refuses_links_that_lead_nowhere_and_nothing_else(copy: Path) -> No
 
 
 def check_pages(site: Path) -> None:
-    """Check that the site draws diagrams itself, and refers to upstream for the rest."""
+    """Check that the site draws diagrams itself, finds messages, and refers to upstream for the rest."""
     upstream = 'https://pydantic.dev/docs/ai'
     lifecycle = (site / 'toolset-lifecycle/index.html').read_text('utf-8')
     assert f'href="{upstream}/agents/#x"' in lifecycle
     assert f'href="{upstream}/capabilities/durable_execution/dbos/"' in lifecycle
     assert f'href="{upstream}/api/messages/#pydantic_ai.messages.ModelRequest"' in lifecycle
-    assert 'href="../api/#pydantic_ai.toolsets.AbstractToolset.copy"' in lifecycle
+    assert 'href="../api/toolsets/#pydantic_ai.toolsets.AbstractToolset.copy"' in lifecycle
     assert 'src="../assets/mermaid.tiny.js"' in (site / 'pinning/index.html').read_text('utf-8')
     assert 'mermaid' not in (site / 'verbs/index.html').read_text('utf-8')
     assert (site / 'assets/mermaid.tiny.js').stat().st_size > 1_000_000
+    entries = json.loads((site / 'search/search_index.json').read_text('utf-8'))['docs']
+    [found] = [entry for entry in entries if entry['title'] == 'A second block cannot open']
+    assert found['text'].startswith('A scope is opened once. Make a new ToolsetScope')
+    row = f'<span id="{found["location"].partition("#")[2]}"></span>A second block'
+    assert row in (site / 'errors/index.html').read_text('utf-8')
