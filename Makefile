@@ -154,7 +154,7 @@ pages: $(MORE_READY) wheels ## write again what the README and the docs show of 
 	@$(TOOL) -m docs.prepare && $(MORE) -m docs.pages && $(TOOL) -m docs.outputs
 
 .PHONY: screenshots
-screenshots: $(READY) ## take the pictures of the tutorial's page again, with Chromium, into docs/images
+screenshots: $(READY) ## take the pictures of the examples' pages again, with Chromium, into docs/images
 	@$(TOOL) -m examples docs.screenshots
 
 .PHONY: docs-serve
