@@ -237,7 +237,7 @@ def on_post_build(config: MkDocsConfig) -> None:
     index = Path(config.site_dir, 'search', 'search_index.json')
     found = json.loads(index.read_text('utf-8'))
     for number, row in enumerate(MESSAGE.finditer((ROOT / 'docs' / 'errors.md').read_text('utf-8')), 1):
-        message, text = (re.sub('[`…]', '', part).strip() for part in row.groups())
+        message, text = (re.sub(r'[`…]| \|', '', part).strip() for part in row.groups())
         found['docs'].append({'location': f'errors/#message-{number}', 'title': message, 'text': text, 'boost': BOOST})
     index.write_text(json.dumps(found), 'utf-8')
 
