@@ -103,7 +103,7 @@ def refuse_no_series(line: Line, command: str) -> int:
         raise SeriesError(
             f'The tree `{folder}` has no commits after the base, so there is nothing to extract; every patch of '
             f'`{line.show(line.folder)}` would be deleted.',
-            f'Commit your changes in `{folder}`, or make it anew with `{line.make("apply")}`.',
+            f'Commit your changes in `{folder}`, or make it again with `{line.make("apply")}`.',
         )
     faults: list[str] = []
     subjects = [commit.partition(' ')[2] for commit in commits]

@@ -173,7 +173,7 @@ def _refuse_taken(root: Path, version: str) -> None:
     if line.exists():
         raise SeriesError(
             f'There is a line `{version}` already: `patches/{version}`.',
-            f'Work on it with `make apply LINE={version}`; to begin it anew, delete that folder, `pydantic_ai_slim/{version}` '
+            f'Work on it with `make apply LINE={version}`; to start over, delete that folder, `pydantic_ai_slim/{version}` '
             f'and `{show}` first.',
         )
     for path in (folder, made):

@@ -315,7 +315,7 @@ def test_extract_of_a_tree_without_commits_refuses(series: Line, user: User) -> 
     assert str(error.value) == (
         'The tree `build/1.0.0` has no commits after the base, so there is nothing to extract; every patch of '
         '`patches/1.0.0` would be deleted.\n'
-        'Commit your changes in `build/1.0.0`, or make it anew with `make apply LINE=1.0.0`.'
+        'Commit your changes in `build/1.0.0`, or make it again with `make apply LINE=1.0.0`.'
     )
     assert read(series.folder) == before
 

@@ -42,7 +42,7 @@ def test_four_verbs_at_once_on_a_cold_cache_work_or_say_who_is_at_work(uncached:
                 (
                     'is at work on `1.0.0`.\nWait until it has ended, then run the same command again.\n',
                     'There is no tree `build/1.0.0`.\nRun `make apply LINE=1.0.0` to make it.\n',
-                    'or make it anew with `make apply LINE=1.0.0`.\n',
+                    'or make it again with `make apply LINE=1.0.0`.\n',
                 )
             )
         else:

@@ -397,8 +397,8 @@ def test_rebase_abort_of_a_line_that_is_there_refuses(
         (
             '1.0.0',
             (
-                'There is a line `1.0.0` already: `patches/1.0.0`.\nWork on it with `make apply LINE=1.0.0`; to begin it '
-                'anew, delete that folder, `pydantic_ai_slim/1.0.0` and `build/1.0.0` first.'
+                'There is a line `1.0.0` already: `patches/1.0.0`.\nWork on it with `make apply LINE=1.0.0`; to start '
+                'over, delete that folder, `pydantic_ai_slim/1.0.0` and `build/1.0.0` first.'
             ),
         ),
         (

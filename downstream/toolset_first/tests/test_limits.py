@@ -83,7 +83,7 @@ async def test_limits_of_all_calls_count_them_together(limits: UsageLimits, mess
     assert await runtime.run_entry(repeated('one', 1), 'Go') == 3
     with pytest.raises(UsageLimitExceeded, match=message):
         await runtime.run_entry(repeated('one', 9), 'Go')
-    assert await runtime.run_entry(repeated('one', 1), 'Go') == 3  # each call of the entry counts anew
+    assert await runtime.run_entry(repeated('one', 1), 'Go') == 3  # each call of the entry counts again
     of_entry = EntrySpec(repeated('one', 9).toolset_spec, 'start', usage_limits=limits)
     with pytest.raises(UsageLimitExceeded, match=message):
         await Runtime([noting(2)]).run_entry(of_entry, 'Go')

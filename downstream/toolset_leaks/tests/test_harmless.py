@@ -113,7 +113,7 @@ class Descriptions(Tools):
 
 
 class Loaded(Tools):
-    """Reads what is the same for all runs when it's first needed, and counts retries, which begin anew with each success."""
+    """Reads what is the same for all runs when it's first needed, and counts retries, which start over with each success."""
 
     def prepare(self) -> None:
         self._rates: dict[str, float] | None = None
@@ -151,7 +151,7 @@ def _length(text: str) -> int:
 
 
 class ResetWhenEntered(Tools):
-    """Counts calls, and begins anew with each run."""
+    """Counts calls, and starts over with each run."""
 
     def prepare(self) -> None:
         self.calls = 0

@@ -204,13 +204,13 @@ PLANTED: list[tuple[Callable[[], Any], str, str]] = [
     (lambda: Audit(FunctionToolset([print_nothing])), '`Audit.log[0]`', 'factory'),
     (lambda: Attribute().prefixed('a').filtered(lambda ctx, tool: True), '`Attribute.todos[0]`', 'factory'),
     (Ids, '`Ids.ids`', 'factory'),
-    (closure, 'closure cell `storage[0]` of `add_todo`', 'make the function `add_todo` and what it keeps anew'),
+    (closure, 'closure cell `storage[0]` of `add_todo`', 'make the function `add_todo` and what it keeps again'),
     (default, 'default `seen[0]` of `collect`', '`None` as the default'),
     (function_attribute, 'attribute `ping.count` of a function', 'in an attribute of a toolset'),
     (rebound_global, 'global `TOTAL` of `', 'in an attribute of a toolset'),
     (context_variable, 'context variable `HISTORY[', 'in an attribute of a toolset'),
-    (bound_method, '`Store.rows[0]`', 'make the `Store` anew'),
-    (factory_that_shares, 'closure cell `notes[0]` of `write`', 'make the function `write` and what it keeps anew'),
+    (bound_method, '`Store.rows[0]`', 'make the `Store` again'),
+    (factory_that_shares, 'closure cell `notes[0]` of `write`', 'make the function `write` and what it keeps again'),
 ]
 
 
@@ -390,7 +390,7 @@ def test_find_leaks_finds_state_in_deps_that_all_runs_share(tool: Any, make: Cal
 
     assert leak.where == where
     assert leak.read_by == "run 3 of agent 'support' ('Call tool')".replace('tool', tool.__name__)
-    assert leak.remedy.startswith(f'Write instead: make the deps anew for each run, `agent.run(..., deps={made})`')
+    assert leak.remedy.startswith(f'Write instead: make the deps again for each run, `agent.run(..., deps={made})`')
     assert not find_leaks(agent, deps=make(), shared=[leak.name]).leaks
     assert not find_leaks(agent, make_deps=make).leaks
 

@@ -51,7 +51,7 @@ def test_plugin_fails_and_says_at_the_end_what_leaks(suite: pytest.Pytester):
             'closure cell `storage[[]0[]]` of `add_todo`, reached from FunctionToolset',
             "    left by run 1 of agent 'todo' ('Add milk') in test_suite.py::test_leaky, which called `add_todo`",
             '    (and 1 more)',
-            '    Write instead: make the function `add_todo` and what it keeps anew for each run*',
+            '    Write instead: make the function `add_todo` and what it keeps again for each run*',
             '',
             'All tests passed, and pytest fails for this. `--toolset-leaks-warn` only shows it.',
             '*= 3 passed in *',

@@ -81,7 +81,7 @@ def load_project(folder: Path | str, *files: Path | str) -> Project:
     """Load what is in a folder: its `.worker` files, and the Python files that are right in it.
 
     Python files in folders within are run only if they are named: here, by a `.worker` file, or by a file that imports them.
-    Each is imported under the name by which files of the project import each other, once, and anew each time that
+    Each is imported under the name by which files of the project import each other, once, and again each time that
     the project is loaded.
 
     Args:

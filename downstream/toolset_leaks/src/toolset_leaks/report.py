@@ -163,7 +163,7 @@ def remedy_of_deps(place: Place, deps: Any) -> str:
     """Say what to write instead of deps that hold state and that several runs are given."""
     made = 'dict(...)' if isinstance(deps, dict) else f'{type(deps).__name__}(...)'
     return (
-        f'Write instead: make the deps anew for each run, `agent.run(..., deps={made})`, with nothing in them that an '
+        f'Write instead: make the deps again for each run, `agent.run(..., deps={made})`, with nothing in them that an '
         f'earlier run has written to. {_declare(place)}.'
     )
 
@@ -181,7 +181,7 @@ def remedy(place: Place, root: Any, by: str = '', *, returns_itself: bool = Fals
     declare = by + _declare(place)
     if 'closure cell' in place.frame:
         return (
-            f'Write instead: make the function `{place.owner}` and what it keeps anew for each run, '
+            f'Write instead: make the function `{place.owner}` and what it keeps again for each run, '
             f'in a factory{_factory(root)}, or keep it in `deps`. {declare}.'
         )
     if place.frame.startswith('default'):
@@ -194,11 +194,11 @@ def remedy(place: Place, root: Any, by: str = '', *, returns_itself: bool = Fals
     holder = place.expression.partition('.')[0]
     if 'class attribute' in place.frame:
         return (
-            f'Write instead: set it in `{holder}.__init__()`, since all instances share it, and make `{holder}` anew '
+            f'Write instead: set it in `{holder}.__init__()`, since all instances share it, and make `{holder}` again '
             f'for each run. {declare}.'
         )
     if holder != own:
-        return f'Write instead: make the `{holder}` anew for each run, or keep it in `deps`. {declare}.'
+        return f'Write instead: make the `{holder}` again for each run, or keep it in `deps`. {declare}.'
     for_run = getattr(rules.class_of(root), 'for_run', None)
     if for_run and rules.origin(str(for_run.__module__)) != 'framework':
         author = f'in `{own}.for_run()`, ' + (
