@@ -171,20 +171,20 @@ def _tree(line: Line, side: str, upstream: Path, folder: Path, report: Report) -
     """Make what the tests of one side run in: the package of the base or of the fork, and all else of the clone."""
     report(f'Making the tree of the {side}')
     git = apply_series(line, folder, report) if side == 'fork' else clone(base_repository(line, report), folder, 'HEAD')
-    _put(upstream, git)
+    _put(upstream, git, line)
     return git
 
 
-def rename(text: str) -> str:
+def rename(text: str, line: str) -> str:
     """Return the source of a test of another release with today's names in the place of those of before."""
-    rules: dict[str, str] = tomllib.loads(_RENAMES.read_text('utf-8'))['renamed']
+    rules: dict[str, str] = tomllib.loads(_RENAMES.read_text('utf-8')).get(line, {})
     # A module comes before the package that it is in.
     for old, new in sorted(rules.items(), key=lambda rule: -len(rule[0])):
         text = re.sub(rf'(?<!\w){re.escape(old)}(?!\w)', new, text)
     return text
 
 
-def _put(upstream: Path, git: Git) -> None:
+def _put(upstream: Path, git: Git, line: Line) -> None:
     """Put what a clone of upstream holds into a tree in place of the tests, all but the package."""
     source = Git(upstream)
     if not (upstream / 'tests').is_dir() or source.attempt('rev-parse', 'HEAD').returncode:
@@ -202,7 +202,7 @@ def _put(upstream: Path, git: Git) -> None:
             shutil.copyfile(file, target, follow_symlinks=False)
     for path in sorted(git.folder.glob('tests/**/*.py')):
         text = path.read_text('utf-8')
-        if (renamed := rename(text)) != text:
+        if (renamed := rename(text, line.name)) != text:
             path.write_text(renamed, 'utf-8')
     git.run('add', '--all', '--force')
     git.run('commit', '--quiet', '--allow-empty', '--no-verify', '--message', 'Tests')

@@ -360,8 +360,10 @@ def test_matrix_on_what_is_no_clone_of_upstream_is_refused(line: Line, tmp_path:
 
 
 def test_matrix_renames_what_has_another_name_in_older_tests() -> None:
-    renamed = rename('from pydantic_ai.builtin_tools import x\nmessages.BuiltinToolCallPart, MyBuiltinToolCallPart\n')
+    text = 'from pydantic_ai.builtin_tools import x\nmessages.BuiltinToolCallPart, MyBuiltinToolCallPart\n'
+    renamed = rename(text, '2.68.0')
     assert renamed == 'from pydantic_ai.native_tools import x\nmessages.NativeToolCallPart, MyBuiltinToolCallPart\n'
+    assert rename(text, '1.107.10') == text
 
 
 def test_matrix_beside_another_one_is_refused(line: Line, upstream: Upstream) -> None:
