@@ -365,25 +365,6 @@ def test_apply_of_what_git_can_merge_stops_and_says_so(line: Line, user: User) -
     assert extract(line, quiet) == ['changed fixes/add-one', 'changed fixes/swap-the-summands']
 
 
-def test_apply_of_what_git_can_merge_in_part_leaves_the_next_one_waiting(line: Line, user: User) -> None:
-    write_series(
-        line,
-        user,
-        ('Add one', {'tests/one.txt': '1\n'}),
-        ('Swap the summands', {TOOLS: ADDED}),
-        ('Call it title', {TOOLS: ADDED.replace('def name', 'def title')}),
-    )
-    replace_first(line, user, {TOOLS: PACKAGE['pydantic_ai/tools.py'].replace('def name', 'def names')})
-    with pytest.raises(ApplyError) as error:
-        apply(line, quiet)
-    assert error.value.remedy.startswith('The patch at which git stopped waits in `build/1.0.0`, with conflict marks.')
-    assert user.subjects() == ['Add one', 'Swap the summands']
-    user.git('am', '--abort')
-    assert user.subjects() == ['Add one']
-    with pytest.raises(ApplyError):
-        apply(line, quiet)
-
-
 def test_apply_of_a_patch_for_unknown_content_stops_and_says_how_to_use_the_rest_of_it(line: Line, user: User) -> None:
     write_series(line, user, ('Swap the summands', {TOOLS: ADDED}))
     patch = line.patches[0]
@@ -489,15 +470,6 @@ def test_apply_of_another_archive_than_the_pinned_one_stops(uncached: Line) -> N
     assert f'Expected sha256 {digest.removeprefix("sha256:")}' in error.value.words
     assert uncached.settings.digest.removeprefix('sha256:') in error.value.words
     assert [path.name for path in uncached.cache.iterdir()] == ['base-wheel-1.0.0']
-
-
-def test_apply_of_a_missing_release_stops(uncached: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv('PIP_FIND_LINKS')
-    with pytest.raises(DownloadError) as error:
-        apply(uncached, quiet)
-    assert error.value.problem == 'pip could not download `pydantic-ai-slim===1.0.0`.'
-    assert 'No matching distribution found for pydantic-ai-slim===1.0.0' in error.value.words
-    assert list(uncached.cache.iterdir()) == []
 
 
 def test_apply_without_git_says_to_install_it(line: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,13 +12,12 @@ import pytest
 
 from series.errors import ApplyError, SeriesError
 from series.line import Line
-from series.message import read_message
 from series.patches import find_patch
-from series.pull_request import pull_request_text, unwrap
+from series.pull_request import unwrap
 from series.verbs.apply import apply
 from series.verbs.branch import Branch, branch
 from series.verbs.extract import extract
-from tests.series.upstream import PACKAGE, ROOT, User, quiet
+from tests.series.upstream import PACKAGE, User, quiet
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 ADD = PACKAGE['pydantic_ai/tools.py']
@@ -220,18 +219,6 @@ and | a
         'One paragraph goes on.\n\n    code stays\n    as it is\n\n        also here\n- an item that goes on\n'
         '- another with more\n\n1. First\n2. second, which goes on\n\n```\nfenced\ncode\n```\nand | a\n| table |'
     )
-
-
-@pytest.mark.parametrize('patch', sorted((ROOT / 'patches').rglob('*.patch')), ids=lambda patch: patch.stem)
-def test_pull_request_text_of_each_patch_has_all_its_words(patch: Path) -> None:
-    message = read_message(patch)
-    text = pull_request_text(message, [])
-
-    title, _, body = text.partition('\n\n')
-    assert title == message.subject
-    assert ' '.join(message.text.split()) in ' '.join(body.split())
-    assert 'Forwarded' not in text
-    assert 'Needs:' not in text
 
 
 # Refusals

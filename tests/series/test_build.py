@@ -34,11 +34,6 @@ def test_build_puts_the_patched_base_into_a_wheel(buildable: Line) -> None:
     assert steps == [f'Building the wheel of {BASE}+lifecycle.1']
 
 
-def test_build_twice_gives_the_same_bytes(buildable: Line) -> None:
-    first = build(buildable, quiet).read_bytes()
-    assert build(buildable, quiet).read_bytes() == first
-
-
 def test_build_that_the_hook_stops_shows_its_words_and_leaves_no_wheel(
     buildable: Line, unpacked: Path, tmp_path: Path
 ) -> None:

@@ -228,16 +228,6 @@ def test_carry_stops_at_a_conflict_and_git_goes_on_once_it_is_resolved(line: Lin
     assert state(to)[1:] == ('', 'series')
 
 
-def test_carry_with_conflict_marks_left_is_refused_by_extract(line: Line, to: Line, user: User) -> None:
-    conflicting(user, line, to)
-    tree = User(to.tree)
-    tree.git('add', '--all')
-    tree.git('-c', 'core.editor=true', 'cherry-pick', '--continue')
-    tree.git(*FOLD)
-    with pytest.raises(SeriesError, match=f'`{SWAP}` has conflict marks in'):
-        extract(to, quiet)
-
-
 def test_carry_skips_what_waits_and_aborts_as_git_does(line: Line, to: Line, user: User) -> None:
     before = state(to)
     conflicting(user, line, to)

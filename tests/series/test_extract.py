@@ -191,23 +191,6 @@ def test_extract_of_a_commit_by_someone_with_other_line_ends_keeps_those_of_the_
     assert b'\n+4\r\n' in series.patches[3].read_bytes()
 
 
-def test_extract_that_fails_to_swap_leaves_the_patches(
-    series: Line, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = read(series.folder)
-    user.commit('Add four', {'tests/four.txt': '4\n'})
-
-    def fail(one: Path, other: Path) -> bool:
-        raise OSError('The disk is full')
-
-    monkeypatch.setattr('series.folders._exchange', fail)
-    with pytest.raises(OSError, match='The disk is full'):
-        extract(series, quiet)
-    assert read(series.folder) == before
-    monkeypatch.undo()
-    assert user.git('rev-parse', f'{tree.APPLIED}^{{tree}}') != user.git('rev-parse', 'HEAD^{tree}')
-
-
 def test_extract_pins_the_package_with_the_patches(series: Line, user: User, tmp_path: Path, unpacked: Path) -> None:
     def patched() -> str:
         (tree := tmp_path / 'tree').mkdir()

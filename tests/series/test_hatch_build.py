@@ -25,7 +25,7 @@ from packaging.specifiers import SpecifierSet
 
 from pydantic_ai_slim.fork.base import base_files, content_digest
 from pydantic_ai_slim.fork.digests import digest_files
-from pydantic_ai_slim.fork.errors import BaseMismatchError, FileNameError, ForkMismatchError, LineError
+from pydantic_ai_slim.fork.errors import FileNameError, ForkMismatchError, LineError
 from pydantic_ai_slim.fork.line import Archive, PinnedLine, list_patches, load_line
 from pydantic_ai_slim.fork.package import package_digest
 from pydantic_ai_slim.fork.patches import apply_patches, copy_package
@@ -178,22 +178,6 @@ def test_wheel_has_what_patches_change_in_the_package_and_nothing_else_of_them(
     ]
 
 
-def test_patches_are_applied_in_order(checkout: Path, base: Path, tmp_path: Path) -> None:
-    patches = checkout / 'patches' / LINE.base
-    path = f'pydantic_ai_slim/pydantic_ai/{SOURCE}'
-    first = write_patch(patches, 'heart/first.patch', {path: append('# first\n')}, tmp_path / 'tree', base)
-    patched = tmp_path / 'patched'
-    shutil.copytree(base, patched)
-    (patched / 'pydantic_ai' / SOURCE).write_bytes((tmp_path / 'tree' / path).read_bytes())
-    write_patch(patches, 'fixes/second.patch', {path: append('# second\n')}, tmp_path / 'tree2', patched)
-    assert [patch.name for patch in load_line(patches).patches] == [first.name, 'second.patch']
-
-    unpacked = build_and_unpack(checkout, base, tmp_path / 'out')
-
-    text = (base / 'pydantic_ai' / SOURCE).read_bytes() + b'# first\n# second\n'
-    assert (unpacked / 'pydantic_ai' / SOURCE).read_bytes() == text
-
-
 @pytest.mark.slow
 def test_build_leaves_the_checkout_as_it_was_and_no_temporary_files(checkout: Path, base: Path, tmp_path: Path) -> None:
     before = content(checkout)
@@ -215,7 +199,7 @@ def test_build_inside_another_work_tree_and_under_a_user_s_configuration_gives_t
 ) -> None:
     changes = {f'pydantic_ai_slim/pydantic_ai/{SOURCE}': append('# trailing  \n')}
     write_patch(checkout / 'patches' / LINE.base, 'fixes/change.patch', changes, tmp_path / 'tree', base)
-    outer = tmp_path / 'outer'
+    outer = tmp_path / 'out:er'
     outer.mkdir()
     subprocess.run(['git', 'init', '--quiet', str(outer)], check=True)
     home = tmp_path / 'home'
@@ -283,12 +267,6 @@ def capped(text: str) -> str:
         return text
     bounds = requirement.specifier & SpecifierSet(CAPS[requirement.name])
     return text.replace(str(requirement.specifier), str(bounds))
-
-
-def test_wheel_has_upstream_s_licence_and_ours(checkout: Path, base: Path, tmp_path: Path) -> None:
-    unpacked = build_and_unpack(checkout, base, tmp_path / 'out')
-    assert read_info(unpacked, 'licenses/LICENSE') == read_info(base, 'licenses/LICENSE')
-    assert read_info(unpacked, 'licenses/LICENSE.lifecycle') == (ROOT / 'LICENSE').read_bytes()
 
 
 def package_files(folder: Path) -> dict[str, bytes]:
@@ -508,29 +486,21 @@ def test_what_would_be_loaded_in_place_of_a_module_of_the_hook_is_refused(
     assert f'there is what does not belong there: `{where}`. Move it away, and build again.' in done.stderr
 
 
-def test_second_metadata_folder_is_refused(checkout: Path, base: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize('name', [f'Pydantic_AI_Slim-{LINE.base}.dist-info', 'PYDANTIC.AI-SLIM.egg-info'])
+def test_second_metadata_folder_is_refused(name: str, checkout: Path, base: Path, tmp_path: Path) -> None:
     """As an installer makes it of a wheel that brings such a folder along in its `.data/purelib`."""
     other = tmp_path / 'other'
     shutil.copytree(base, other)
-    second = other / f'Pydantic_AI_Slim-{LINE.base}.dist-info'
+    second = other / name
     shutil.copytree(other / f'pydantic_ai_slim-{LINE.base}.dist-info', second)
     (second / 'entry_points.txt').write_text('[console_scripts]\npai = evil:main\n')
     message = (
         f'BaseMismatchError: There are several folders with the metadata of `pydantic-ai-slim` in `{other}`: '
-        f'`Pydantic_AI_Slim-{LINE.base}.dist-info`, `pydantic_ai_slim-{LINE.base}.dist-info`. The fork takes its metadata from one that '
+        f'`{name}`, `pydantic_ai_slim-{LINE.base}.dist-info`. The fork takes its metadata from one that '
         f'is pinned. Build without `--no-build-isolation`, or install `pydantic-ai-slim` there again; if there are still '
         f'several, the package index serves another file than the release. Do not trust it then.'
     )
     assert_refused(checkout, other, tmp_path, message)
-
-
-@pytest.mark.parametrize('name', [f'pydantic.ai.slim-{LINE.base}.dist-info', 'PYDANTIC_AI_SLIM.egg-info'])
-def test_second_metadata_folder_under_any_spelling_is_refused(name: str, base: Path, tmp_path: Path) -> None:
-    other = tmp_path / 'other'
-    shutil.copytree(base, other)
-    (other / name).mkdir()
-    with pytest.raises(BaseMismatchError, match='several folders'):
-        content_digest(other)
 
 
 def test_content_digest_can_not_be_forged_with_a_name(tmp_path: Path) -> None:
@@ -596,35 +566,28 @@ def test_git_that_does_nothing_is_refused(patched: Path, base: Path, tmp_path: P
     assert_refused(patched, base, tmp_path, mismatch(patched, base, unpatched, str(git)), PATH=path)
 
 
-def test_patches_without_prefixes_are_refused(patched: Path, base: Path, tmp_path: Path, unpatched: Path) -> None:
-    (patch,) = patched.glob(f'patches/{LINE.base}/*/*.patch')
+def strip_prefixes(patch: Path) -> None:
     patch.write_text(re.sub(r'(?<=[ /])[ab]/(?=pydantic_ai_slim)', '', patch.read_text()))
-    assert_refused(patched, base, tmp_path, mismatch(patched, base, unpatched))
 
 
-def test_patch_that_is_cut_off_between_two_files_is_refused(
-    patched: Path, base: Path, tmp_path: Path, unpatched: Path
-) -> None:
-    (patch,) = patched.glob(f'patches/{LINE.base}/*/*.patch')
+def cut_off(patch: Path) -> None:
     patch.write_text(patch.read_text().rpartition('diff --git')[0])
-    apply_patches([patch], unpatched)
-    assert_refused(patched, base, tmp_path, mismatch(patched, base, unpatched))
 
 
-def test_patch_that_is_missing_is_refused(patched: Path, base: Path, tmp_path: Path, unpatched: Path) -> None:
-    (patch,) = patched.glob(f'patches/{LINE.base}/*/*.patch')
+def remove(patch: Path) -> None:
     patch.unlink()
     (patch.parent.parent / 'series').write_text('')
-    assert_refused(patched, base, tmp_path, mismatch(patched, base, unpatched))
 
 
-def test_build_inside_a_repository_with_a_colon_in_its_path_applies_the_patches(
-    patched: Path, base: Path, tmp_path: Path
+@pytest.mark.parametrize('change', [strip_prefixes, cut_off, remove])
+def test_patches_that_are_not_applied_in_full_are_refused(
+    change: Callable[[Path], None], patched: Path, base: Path, tmp_path: Path, unpatched: Path
 ) -> None:
-    (temporary := tmp_path / 'a:b' / 'tmp').mkdir(parents=True)
-    subprocess.run(['git', 'init', '--quiet', str(temporary.parent)], check=True)
-    unpacked = build_and_unpack(patched, base, tmp_path / 'out', TMPDIR=str(temporary))
-    assert (unpacked / 'pydantic_ai' / SOURCE).read_bytes().endswith(b'# one\n')
+    (patch,) = patched.glob(f'patches/{LINE.base}/*/*.patch')
+    change(patch)
+    if change is cut_off:
+        apply_patches([patch], unpatched)
+    assert_refused(patched, base, tmp_path, mismatch(patched, base, unpatched))
 
 
 def test_line_without_the_digest_of_the_patched_package_is_refused(patched: Path, base: Path, tmp_path: Path) -> None:

@@ -175,18 +175,6 @@ def test_change_of_a_patch_is_not_hidden_by_the_cache_of_uv(repository: Path, tm
     assert list(environment.folder.rglob('pydantic_ai/added.py'))
 
 
-def test_build_that_fails_installs_nothing_and_shows_its_message(repository: Path, tmp_path: Path) -> None:
-    checkout = tmp_path / 'checkout'
-    shutil.copytree(repository, checkout)
-    add_patch(checkout, 'nothing\n')
-    environment = Environment(tmp_path / 'environment', 'uv')
-    with pytest.raises(
-        AssertionError, match=f'PatchError: The patch `fixes/added` does not apply to {re.escape(LINE.base)}'
-    ):
-        environment.install('--no-deps', str(checkout / FOLDER))
-    assert not list(environment.folder.rglob('pydantic_ai*'))
-
-
 def test_fork_on_an_index_does_not_become_its_own_base(wheel: Path, repository: Path, tmp_path: Path) -> None:
     out = tmp_path / 'out'
     # `==BASE` would take the fork's wheel from there.

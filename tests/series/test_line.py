@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pydantic_ai_slim.fork.errors import LineError
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
 
@@ -33,27 +32,6 @@ def test_find_lines_finds_all_the_newest_last(line: Line) -> None:
     assert [(one.name, one.is_newest) for one in lines] == [('1.0.0', False), ('1.9.0', False), ('1.10.0', True)]
 
 
-def test_find_lines_where_there_is_none_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SeriesError, match='There is no line in'):
-        find_lines(tmp_path)
-
-
-def test_find_line_with_a_name_finds_it(line: Line) -> None:
-    copy_line(line, '1.10.0')
-    assert find_line(line.root, '1.0.0') == line
-
-
-def test_find_line_of_an_unknown_name_names_those_there_are(line: Line) -> None:
-    for name in ('1.10.0', '1.9.0'):
-        copy_line(line, name)
-    with pytest.raises(SeriesError) as error:
-        find_line(line.root, '3.0.0')
-    assert str(error.value) == (
-        'There is no line `3.0.0`: `patches/3.0.0/line.toml` does not exist.\n'
-        'Name one of `1.0.0`, `1.9.0`, `1.10.0`, or none for the newest.'
-    )
-
-
 def test_find_line_outside_of_a_checkout_says_so(tmp_path: Path) -> None:
     with pytest.raises(SeriesError) as error:
         find_line(tmp_path)
@@ -61,12 +39,6 @@ def test_find_line_outside_of_a_checkout_says_so(tmp_path: Path) -> None:
         f'There is no line in `{tmp_path}`: no folder of its `patches/` holds a `line.toml`.\n'
         "Go to the repository's root and run the same command again."
     )
-
-
-def test_find_line_with_a_wrong_line_toml_raises(line: Line) -> None:
-    (line.folder / 'line.toml').write_text('base = 1\n')
-    with pytest.raises(LineError):
-        find_line(line.root)
 
 
 def test_patches_digest_tells_bytes_and_order_apart(line: Line) -> None:

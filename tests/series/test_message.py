@@ -122,16 +122,6 @@ def test_message_faults_of_a_bad_body_name_them(tmp_path: Path, message: str, fo
     assert faults(write(tmp_path, 'Pass it on', message)) == found
 
 
-def test_message_faults_are_all_named_at_once(tmp_path: Path) -> None:
-    assert faults(write(tmp_path, 'fix: it.', f'{"w" * 40} {"w" * 40}')) == [
-        "The subject 'fix: it.' has a prefix.",
-        "The subject 'fix: it.' ends in a full stop.",
-        'The body has 2 words; it should have between 30 and 600.',
-        f"The line '{'w' * 40} {'w' * 40}' of the body has 81 characters; 72 are the most.",
-        'The last paragraph is not trailers only; there has to be a `Forwarded:`.',
-    ]
-
-
 NEEDS = f'{BODY}\n\nNeeds: Pass it on\nNeeds: Add `copy()`\n{STATUS}'
 
 

@@ -17,7 +17,7 @@ CODE = 'pydantic_ai_slim/pydantic_ai'
 def series(line: Line, user: User) -> Line:
     """A line whose third patch needs the second, which needs the first, and whose fourth stands alone and isn't for upstream."""
     apply(line, quiet)
-    user.commit('Add `a`\n\nForwarded: no', {f'{CODE}/a.py': 'a = 1\na = 2\n'})
+    user.commit('Add `a`\n\nForwarded: no', {f'{CODE}/a.py': '++ a\n\n', f'{CODE}/page.md': 'Text\n'})
     user.commit(
         'Add `b`\n\nNeeds: Add `a`\nBug: https://github.com/pydantic/pydantic-ai/issues/7\nForwarded: no',
         {f'{CODE}/b.py': 'b = 1\n'},

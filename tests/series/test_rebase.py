@@ -284,18 +284,6 @@ def test_rebase_makes_the_line_after_git_is_at_the_end(stopped: Line, user: User
 
 
 @pytest.mark.usefixtures('near')
-def test_rebase_with_conflict_marks_left_refuses(stopped: Line, user: User) -> None:
-    user.git('add', '--all')
-    user.git(*GO_ON)
-    with pytest.raises(SeriesError) as error:
-        finish_rebase(stopped.root, None, quiet)
-    assert error.value.problem.startswith(
-        f'The commits of the tree `build/1.1.0` are not a series:\n- `Call it title` has conflict marks in `{TOOLS}`.'
-    )
-    assert not (stopped.root / 'patches/1.1.0').exists()
-
-
-@pytest.mark.usefixtures('near')
 def test_rebase_skip_leaves_the_patch_out_and_names_it(stopped: Line, user: User) -> None:
     user.git('rebase', '--skip')
     rebased = finish_rebase(stopped.root, None, quiet)

@@ -45,19 +45,6 @@ def outcomes(line: Line, onto: str | None = None) -> list[tuple[Outcome, list[st
 
 
 @pytest.mark.slow
-def test_status_says_what_comes_of_each_patch(series: Line, index: Index) -> None:
-    (found,) = status([series], quiet)
-    assert (found.line, found.release) == (series, '2.0.0')  # `2.1.0b1` is a pre-release
-    assert [(made.outcome, list(made.places)) for made in found.attempts] == [
-        (Outcome.APPLIES, []),
-        (Outcome.MERGES, []),
-        (Outcome.CONFLICTS, [f'{TOOLS}:5']),
-        (Outcome.APPLIES, []),
-        (Outcome.CONTAINED, []),
-    ]
-
-
-@pytest.mark.slow
 def test_status_onto_a_release_takes_that_one(series: Line, index: Index) -> None:
     assert outcomes(series, '1.0.0') == [(Outcome.APPLIES, [])] * 5
     (found,) = status([series], quiet, '1.1')
@@ -71,14 +58,6 @@ def test_status_of_a_file_that_is_gone_names_it(series: Line, index: Index, tmp_
     index.folder = tmp_path / 'more'
     gone = (Outcome.CONFLICTS, [f'{TOOLS} (which the base does not have)'])
     assert outcomes(series)[1:4] == [gone, (Outcome.APPLIES, []), (Outcome.APPLIES, [])]
-
-
-def test_status_of_the_newest_release_tries_nothing(series: Line, index: Index) -> None:
-    (series.folder / 'line.toml').write_text((series.folder / 'line.toml').read_text().replace('"1.0.0"', '"2.0.0"'))
-    newest = series.folder.with_name('2.0.0')
-    series.folder.rename(newest)
-    (found,) = status([find_line(series.root)], quiet)
-    assert (found.release, found.attempts) == ('2.0.0', [])
 
 
 @pytest.mark.slow

@@ -341,20 +341,6 @@ def test_verify_together_tests_the_patches_once_after_the_last(line: Line, user:
 
 
 @pytest.mark.slow
-def test_verify_of_a_patch_that_needs_more_than_it_names_says_on_what_it_fails(line: Line, user: User) -> None:
-    write(
-        line,
-        user,
-        (MESSAGE.format('Add a title'), TITLE),
-        (MESSAGE.format('Add `subtract()`'), SUBTRACT),
-        (needing('Use `subtract()`', 'Add a title'), {**USE, INIT: str(TITLE[INIT]) + 'name = title\n'}),
-    )
-    assert faults(line) == [
-        'The tests in `tests/test_use.py` fail after it, on the base with only the patches that it needs.'
-    ]
-
-
-@pytest.mark.slow
 def test_verify_of_a_patch_that_names_what_it_does_not_need_says_so(line: Line, user: User) -> None:
     write(
         line,
@@ -375,22 +361,6 @@ def test_verify_of_a_patch_in_which_ruff_finds_more_names_place_and_rule(line: L
     (found,) = error.value.faults[line.show(line.patches[0])]
     assert found.problem == "`ruff` with upstream's settings finds in it what it doesn't find without it."
     assert found.words == 'tests/test_subtract.py:6: F841 Local variable `x` is assigned to but never used'
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('together', [False, True])
-def test_verify_blames_a_patch_for_no_finding_of_the_one_before(line: Line, user: User, together: bool) -> None:
-    test = f'{SUBTRACT["tests/test_subtract.py"]}    x = 1\n'
-    write(
-        line,
-        user,
-        (MESSAGE.format('Add `subtract()`'), {**SUBTRACT, 'tests/test_subtract.py': test}),
-        (MESSAGE.format('Test `subtract()` more'), {'tests/test_subtract.py': f'"""Tests."""\n\n{test}'}),
-    )
-    with pytest.raises(VerifyError) as error:
-        check(line, together=together)
-    blamed = [patch for patch, found in error.value.faults.items() for fault in found if '`ruff`' in fault.problem]
-    assert blamed == [line.show(line.patches[0])]
 
 
 def left_out_of(line: Line) -> str:
