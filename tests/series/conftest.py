@@ -17,9 +17,19 @@ from series.base import base_repository
 from series.git import safe_directories
 from series.line import Line
 from series.progress import heartbeat
-from series.verbs.apply import apply
-from series.verbs.extract import extract
-from tests.series.upstream import BASE, BUILD, PACKAGE, ROOT, Index, User, quiet, write_line, write_releases
+from tests.series.upstream import (
+    BASE,
+    BUILD,
+    PACKAGE,
+    ROOT,
+    Index,
+    User,
+    quiet,
+    set_author,
+    write_line,
+    write_releases,
+    write_series,
+)
 
 USES_THE_INDEX = {'test_hatch_build.py', 'test_installation.py'}
 """The tests that install what the index serves."""
@@ -124,9 +134,7 @@ def index(releases: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
 
 @pytest.fixture
 def user(uncached: Line, monkeypatch: pytest.MonkeyPatch) -> User:
-    for name, value in {'NAME': 'A. Author', 'EMAIL': 'author@example.com', 'DATE': '2025-02-01T12:00:00+0100'}.items():
-        monkeypatch.setenv(f'GIT_AUTHOR_{name}', value)
-        monkeypatch.setenv(f'GIT_COMMITTER_{name}', value)
+    set_author(monkeypatch)
     return User(uncached.tree)
 
 
@@ -136,12 +144,8 @@ OWN = '.'.join(map(str, sys.version_info[:2]))
 @pytest.fixture
 def buildable(line: Line, user: User, monkeypatch: pytest.MonkeyPatch) -> Line:
     """A line with one patch and with the build folder and the hook of this repository."""
-    apply(line, quiet)
-    user.commit(
-        'Swap the summands',
-        {'pydantic_ai_slim/pydantic_ai/tools.py': PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')},
-    )
-    extract(line, quiet)
+    swapped = PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')
+    write_series(line, ('Swap the summands', {'pydantic_ai_slim/pydantic_ai/tools.py': swapped}))
     pins = line.folder / 'line.toml'
     pins.write_text(pins.read_text().replace('python = ["3.12"]', f'python = ["{OWN}"]'))
     ours = ROOT / 'pydantic_ai_slim'

@@ -16,7 +16,7 @@ from series.git import Git, safe_directories
 from series.line import Line
 from series.verbs.apply import apply
 from series.verbs.extract import extract
-from tests.series.upstream import ARCHIVE, PACKAGE, User, commit_patches, drop_patch, quiet
+from tests.series.upstream import ARCHIVE, PACKAGE, User, commit_patches, drop_patch, quiet, write_series
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 ADDED = PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')
@@ -48,13 +48,9 @@ HOSTILE = """\
 """
 
 
-def write_series(line: Line, user: User, *commits: tuple[str, dict[str, str | bytes]]) -> None:
+def write_patches(line: Line, *commits: tuple[str, dict[str, str | bytes]]) -> None:
     """Write commits to the line's patches and leave no tree behind."""
-    apply(line, quiet)
-    for message, files in commits:
-        user.commit(message, files)
-    extract(line, quiet)
-    shutil.rmtree(line.tree)
+    shutil.rmtree(write_series(line, *commits).tree)
 
 
 def replace_first(line: Line, user: User, files: dict[str, str | bytes]) -> None:
@@ -86,7 +82,7 @@ def test_apply_without_patches_makes_the_base_in_upstream_s_layout(uncached: Lin
 
 
 def test_apply_makes_a_commit_of_each_patch(line: Line, user: User) -> None:
-    write_series(line, user, ('Add one', {'tests/one.txt': '1\n'}), ('Change it', {'tests/one.txt': '2\n'}))
+    write_patches(line, ('Add one', {'tests/one.txt': '1\n'}), ('Change it', {'tests/one.txt': '2\n'}))
     head = apply(line, quiet)
     assert user.subjects() == ['Add one', 'Change it']
     assert user.git('rev-parse', 'HEAD') == head
@@ -99,7 +95,7 @@ def test_apply_elsewhere_for_someone_else_makes_the_same_commits(
     line: Line, user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files: dict[str, str | bytes] = {'tests/crlf.txt': b'a \r\nb\r\n', 'tests/space.txt': 'a  \n\n\n'}
-    write_series(line, user, ('Add [some] files\n\nWith a body.\n\n-- >8 --\n\nAnd more.', files))
+    write_patches(line, ('Add [some] files\n\nWith a body.\n\n-- >8 --\n\nAnd more.', files))
     head = apply(line, quiet)
 
     (hooks := tmp_path / 'hooks').mkdir()
@@ -133,7 +129,7 @@ def test_apply_leaves_a_tree_that_stands_without_the_cache(line: Line, user: Use
 
 
 def test_apply_again_moves_the_tree_on_and_keeps_what_else_it_has(line: Line, user: User) -> None:
-    write_series(line, user, ('Add one', {'tests/one.txt': '1\n'}), ('Add two', {'tests/two.txt': '2\n'}))
+    write_patches(line, ('Add one', {'tests/one.txt': '1\n'}), ('Add two', {'tests/two.txt': '2\n'}))
     apply(line, quiet)
     user.git('switch', '--quiet', '--create', 'mine')
     user.commit('Try something', {'tests/three.txt': '3\n'})
@@ -153,7 +149,7 @@ def test_apply_again_moves_the_tree_on_and_keeps_what_else_it_has(line: Line, us
 
 
 def test_apply_on_another_base_moves_the_tree_on(uncached: Line, user: User) -> None:
-    write_series(uncached, user, ('Add one', {'tests/one.txt': '1\n'}))
+    write_patches(uncached, ('Add one', {'tests/one.txt': '1\n'}))
     apply(uncached, quiet)
     apply(replace(uncached, released=uncached.released.replace(day=30)), quiet)
     assert user.git('log', '-1', '--format=%as', 'refs/series/base') == '2025-01-30'
@@ -224,7 +220,7 @@ def test_apply_to_a_tree_without_its_branch_makes_it_again(line: Line, user: Use
 
 
 def test_apply_after_extracted_patches_were_overwritten_leaves_them_in_the_reflog(line: Line, user: User) -> None:
-    write_series(line, user, ('Add one', {'tests/one.txt': '1\n'}))
+    write_patches(line, ('Add one', {'tests/one.txt': '1\n'}))
     apply(line, quiet)
     user.commit('Add two', {'tests/two.txt': '2\n'})
     extract(line, quiet)
@@ -235,7 +231,7 @@ def test_apply_after_extracted_patches_were_overwritten_leaves_them_in_the_reflo
 
 
 def test_apply_after_a_move_that_was_killed_keeps_what_the_user_has_changed_since(line: Line, user: User) -> None:
-    write_series(line, user, ('Add one', {'tests/one.txt': '1\n'}), ('Add two', {'tests/two.txt': '2\n'}))
+    write_patches(line, ('Add one', {'tests/one.txt': '1\n'}), ('Add two', {'tests/two.txt': '2\n'}))
     commit_patches(line)
     apply(line, quiet)
     git, before = Git(line.tree), user.git('rev-parse', 'HEAD')
@@ -264,7 +260,7 @@ def test_apply_after_a_move_that_was_killed_keeps_what_the_user_has_changed_sinc
 
 
 def test_apply_during_a_rebase_refuses(line: Line, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_series(line, user, ('Add one', {'tests/one.txt': '1\n'}))
+    write_patches(line, ('Add one', {'tests/one.txt': '1\n'}))
     apply(line, quiet)
     monkeypatch.setenv('GIT_SEQUENCE_EDITOR', 'sed -i s/^pick/edit/')
     user.git('rebase', '--quiet', '--interactive', 'refs/series/base')
@@ -297,9 +293,8 @@ def test_apply_over_another_folder_refuses(line: Line, user: User, around: bool)
 
 
 def test_apply_of_a_conflict_stops_with_marks_and_the_tool_waits_for_the_user(line: Line, user: User) -> None:
-    write_series(
+    write_patches(
         line,
-        user,
         ('Add one', {'tests/one.txt': '1\n'}),
         ('Swap the summands', {TOOLS: ADDED}),
         ('Add two', {'tests/two.txt': '2\n'}),
@@ -346,7 +341,7 @@ def test_apply_of_a_conflict_stops_with_marks_and_the_tool_waits_for_the_user(li
 
 
 def test_apply_of_what_git_can_merge_stops_and_says_so(line: Line, user: User) -> None:
-    write_series(line, user, ('Add one', {'tests/one.txt': '1\n'}), ('Swap the summands', {TOOLS: ADDED}))
+    write_patches(line, ('Add one', {'tests/one.txt': '1\n'}), ('Swap the summands', {TOOLS: ADDED}))
     renamed = PACKAGE['pydantic_ai/tools.py'].replace('def name', 'def title')
     replace_first(line, user, {TOOLS: renamed})
 
@@ -366,7 +361,7 @@ def test_apply_of_what_git_can_merge_stops_and_says_so(line: Line, user: User) -
 
 
 def test_apply_of_a_patch_for_unknown_content_stops_and_says_how_to_use_the_rest_of_it(line: Line, user: User) -> None:
-    write_series(line, user, ('Swap the summands', {TOOLS: ADDED}))
+    write_patches(line, ('Swap the summands', {TOOLS: ADDED}))
     patch = line.patches[0]
     patch.write_text(patch.read_text().replace('-    return a + b', '-    return a * b'))
     with pytest.raises(ApplyError) as error:
@@ -425,7 +420,7 @@ def test_apply_of_a_cache_with_another_package_stops(line: Line) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason='Only root can give files away.')
 def test_apply_in_a_checkout_of_another_user_works_where_the_user_calls_it_safe(line: Line, user: User) -> None:
-    write_series(line, user, ('Add one', {'tests/one.txt': '1\n'}))
+    write_patches(line, ('Add one', {'tests/one.txt': '1\n'}))
     apply(line, quiet)
     for path in (line.root, *line.root.rglob('*')):
         os.chown(path, 65534, 65534)

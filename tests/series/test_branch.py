@@ -14,10 +14,8 @@ from series.errors import ApplyError, SeriesError
 from series.line import Line
 from series.patches import find_patch
 from series.pull_request import unwrap
-from series.verbs.apply import apply
 from series.verbs.branch import Branch, branch
-from series.verbs.extract import extract
-from tests.series.upstream import PACKAGE, User, quiet
+from tests.series.upstream import PACKAGE, User, quiet, write_series
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 ADD = PACKAGE['pydantic_ai/tools.py']
@@ -46,11 +44,7 @@ WRITTEN: dict[str, bytes] = {}
 def series(line: Line, user: User) -> Line:
     """A line whose fourth patch needs the second, and no others."""
     if not WRITTEN:
-        apply(line, quiet)
-        for message, files in SERIES:
-            user.commit(message, files)
-        extract(line, quiet)
-        shutil.rmtree(line.tree)
+        shutil.rmtree(write_series(line, *SERIES).tree)
         written = [line.folder / 'series', *line.patches]
         WRITTEN.update({path.relative_to(line.folder).as_posix(): path.read_bytes() for path in written})
     for name, content in WRITTEN.items():

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import os
 import shutil
-import zipfile
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import IO
 
 import pytest
 
-from pydantic_ai_slim.fork.base import content_digest
 from series.__main__ import main
 from series.errors import ApplyError, GitError, SeriesError
 from series.folders import lock
 from series.git import Git
 from series.line import Line, find_line
-from series.verbs.apply import apply
 from series.verbs.carry import Carried, carry, other_line
 from series.verbs.extract import extract
-from tests.series.upstream import BASE, LATER, PACKAGE, User, quiet, write_line
+from tests.series.upstream import (
+    BASE,
+    LATER,
+    PACKAGE,
+    User,
+    quiet,
+    set_author,
+    write_later_line,
+    write_line,
+    write_series,
+)
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 SWAPPED = PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')
@@ -30,40 +37,21 @@ OTHER = LATER['pydantic_ai/tools.py'].replace('a + b', 'b + a').replace('"tools"
 SWAP = 'Swap the summands'
 LETTERS = ''.join(f'{letter}\n' for letter in 'abcdefghijklmnop')
 FOLD = ('-c', 'sequence.editor=true', 'rebase', '--quiet', '--interactive', '--autosquash', 'refs/series/base')
-AUTHOR = {'NAME': 'A. Author', 'EMAIL': 'author@example.com', 'DATE': '2025-02-01T12:00:00+0100'}
 
 
 @pytest.fixture(scope='session')
 def checkout(releases: Path, unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout with two lines and their trees: two patches of the same subjects, and one of each line's own."""
     line = write_line(tmp_path_factory.mktemp('carry') / 'checkout', releases, unpacked)
-    later = tmp_path_factory.mktemp('later')
-    with zipfile.ZipFile(releases / 'pydantic_ai_slim-1.1.0-py3-none-any.whl') as wheel:
-        wheel.extractall(later)
-    (folder := line.folder.with_name('1.1.0')).mkdir()
-    pins = (line.folder / 'line.toml').read_text()
-    (folder / 'line.toml').write_text(
-        pins.replace('base = "1.0.0"', 'base = "1.1.0"').replace(line.digest, content_digest(later))
-    )
+    write_later_line(line, releases, tmp_path_factory.mktemp('later'))
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {'NO_INDEX': '1', 'CONFIG_FILE': os.devnull, 'FIND_LINKS': str(releases)}.items():
             patch.setenv(f'PIP_{name}', value)
         set_author(patch)
         for name, text in ((line.name, SWAPPED), ('1.1.0', OTHER)):
-            made = find_line(line.root, name)
-            apply(made, quiet)
-            tree = User(made.tree)
-            tree.commit(SWAP, {TOOLS: text})
-            tree.commit('Add letters', {'tests/letters.txt': LETTERS})
-            tree.commit(f'Add {name}', {f'tests/{name}.txt': '1\n'})
-            extract(made, quiet)
+            swap, letters = (SWAP, {TOOLS: text}), ('Add letters', {'tests/letters.txt': LETTERS})
+            write_series(find_line(line.root, name), swap, letters, (f'Add {name}', {f'tests/{name}.txt': '1\n'}))
     return line.root
-
-
-def set_author(patch: pytest.MonkeyPatch) -> None:
-    for name, value in AUTHOR.items():
-        patch.setenv(f'GIT_AUTHOR_{name}', value)
-        patch.setenv(f'GIT_COMMITTER_{name}', value)
 
 
 @pytest.fixture

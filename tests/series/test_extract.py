@@ -23,7 +23,7 @@ from series.git import Git
 from series.line import Line, pin_patched
 from series.verbs.apply import apply
 from series.verbs.extract import extract, patched_digest
-from tests.series.upstream import PACKAGE, User, commit_patches, quiet
+from tests.series.upstream import PACKAGE, User, commit_patches, quiet, write_series
 
 SCENARIOS = sorted(Path(__file__).with_name('scenarios').iterdir())
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
@@ -37,11 +37,7 @@ SERIES: list[tuple[str, dict[str, str | bytes]]] = [
 @pytest.fixture
 def series(line: Line, user: User) -> Line:
     """A line with three patches, and the tree made of them."""
-    apply(line, quiet)
-    for message, files in SERIES:
-        user.commit(message, files)
-    extract(line, quiet)
-    return line
+    return write_series(line, *SERIES)
 
 
 def read(folder: Path) -> dict[str, bytes]:

@@ -19,7 +19,7 @@ import pytest
 from series.line import Line
 from series.verbs.apply import apply
 from series.verbs.extract import extract
-from tests.series.upstream import BUILD, LATER, PACKAGE, ROOT, User, commit_patches, quiet
+from tests.series.upstream import LATER, PACKAGE, ROOT, User, commit_patches, quiet, write_build_folder
 
 pytestmark = pytest.mark.slow
 
@@ -140,12 +140,7 @@ def _extract(line: Line, user: User) -> list[str]:
 
 def _rebasable(line: Line, user: User) -> None:
     _series(line, user)
-    build = line.root / 'pydantic_ai_slim' / line.name
-    build.mkdir(parents=True)
-    text = (BUILD / 'pyproject.toml').read_text()
-    (build / 'pyproject.toml').write_text(text.replace(BUILD.name, line.base))
-    (line.root / 'LICENSE').write_text('Ours\n')
-    (line.root / 'CHANGELOG.md').write_text('# Changelog\n\n## 1.0.0\n\n### 1.0.0+lifecycle.1\n\n- One.\n')
+    write_build_folder(line)
 
 
 def _rebase(line: Line, user: User) -> list[str]:

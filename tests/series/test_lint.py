@@ -9,7 +9,7 @@ import pytest
 from series.errors import SeriesError
 from series.git import Git
 from series.lint import new_findings
-from tests.series.upstream import User
+from tests.series.upstream import User, set_author
 
 # As upstream has it: with the preview on, and so without a code for what is no Python
 SELECT = '[tool.ruff.lint]\npreview = true\nexplicit-preview-rules = true\nselect = ["E4", "E7", "E9", "F", "RUF043"]\n[tool.ruff.format]\nquote-style = "single"\n'
@@ -18,9 +18,7 @@ RAISES = 'import pytest\n\n\ndef test_it():\n    with pytest.raises(ValueError, 
 
 @pytest.fixture
 def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> User:
-    for name in ('AUTHOR', 'COMMITTER'):
-        monkeypatch.setenv(f'GIT_{name}_NAME', 'A. Author')
-        monkeypatch.setenv(f'GIT_{name}_EMAIL', 'author@example.com')
+    set_author(monkeypatch)
     (tmp_path / 'tree').mkdir()
     user = User(tmp_path / 'tree')
     user.git('init', '--quiet')

@@ -19,8 +19,6 @@ from series.errors import SeriesError
 from series.git import Git
 from series.line import Line, find_line
 from series.progress import Report
-from series.verbs.apply import apply
-from series.verbs.extract import extract
 from series.verbs.matrix import (
     Cell,
     Matrix,
@@ -33,7 +31,7 @@ from series.verbs.matrix import (
     summary,
     write_report,
 )
-from tests.series.upstream import PACKAGE, User, quiet
+from tests.series.upstream import PACKAGE, User, quiet, write_series
 
 pytestmark = pytest.mark.slow
 
@@ -83,9 +81,7 @@ def outcomes(found: Matrix) -> dict[str, tuple[str, str]]:
 
 def write(line: Line, user: User, files: Mapping[str, str], subject: str = 'Change it') -> None:
     """Have a patch write these files."""
-    apply(line, quiet)
-    user.commit(subject, dict(files))
-    extract(line, quiet)
+    write_series(line, (subject, dict(files)))
 
 
 @pytest.fixture

@@ -26,7 +26,6 @@ from series.verbs.extract import extract
 from series.verbs.rebase import abort_rebase, finish_rebase, rebase
 from tests.series.upstream import (
     ARCHIVE,
-    BUILD,
     LATER,
     PACKAGE,
     Index,
@@ -34,7 +33,10 @@ from tests.series.upstream import (
     fetch,
     find_release,
     quiet,
+    set_author,
     write_archive,
+    write_build_folder,
+    write_series,
 )
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
@@ -62,27 +64,16 @@ def user(line: Line) -> User:
 @pytest.fixture
 def carry(line: Line, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Line]:
     """Gives the line patches, and all else that a line has."""
-    for name, value in {'NAME': 'A. Author', 'EMAIL': 'author@example.com', 'DATE': '2025-02-01T12:00:00+0100'}.items():
-        monkeypatch.setenv(f'GIT_AUTHOR_{name}', value)
-        monkeypatch.setenv(f'GIT_COMMITTER_{name}', value)
+    set_author(monkeypatch)
 
     def carry(*commits: Commit) -> Line:
-        apply(line, quiet)
-        for message, files in commits:
-            User(line.tree).commit(message, files)
-        extract(line, quiet)
-        shutil.rmtree(line.tree)
+        shutil.rmtree(write_series(line, *commits).tree)
         with (line.folder / 'line.toml').open('a') as file:
             file.write('httpx = "<1"        # a reason\n# The end\n')
         (line.folder / 'tests.in').write_text(
             '# What the tests need.\npydantic-ai-slim[cli]===1.0.0\nanyio<5     # a reason\npytest\n'
         )
-        build = line.root / 'pydantic_ai_slim' / line.name
-        build.mkdir(parents=True)
-        text = (BUILD / 'pyproject.toml').read_text()
-        (build / 'pyproject.toml').write_text(text.replace(BUILD.name, line.base))
-        (line.root / 'LICENSE').write_text('Ours\n')
-        (line.root / 'CHANGELOG.md').write_text('# Changelog\n\n## 1.0.0\n\n### 1.0.0+lifecycle.1\n\n- One.\n')
+        write_build_folder(line)
         return find_line(line.root, line.name)
 
     return carry

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from pydantic_ai_slim.fork.base import content_digest
 from series.__main__ import main
 from series.errors import ApplyError, SeriesError
 from series.git import Git
@@ -16,7 +14,7 @@ from series.line import Line, find_line
 from series.verbs.apply import apply
 from series.verbs.extract import extract
 from series.verbs.review import compare, review
-from tests.series.upstream import PACKAGE, User, drop_patch, quiet
+from tests.series.upstream import PACKAGE, User, drop_patch, quiet, write_later_line, write_series
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 SWAPPED = PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')
@@ -25,10 +23,9 @@ SWAPPED = PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')
 @pytest.fixture
 def series(line: Line, user: User) -> Line:
     """A line with two patches, committed to the repository that it is in, and its tree."""
-    apply(line, quiet)
-    user.commit('Add one', {'tests/one.txt': '1\n'})
-    user.commit('Swap the summands\n\nThe order matters.', {TOOLS: SWAPPED})
-    extract(line, quiet)
+    write_series(
+        line, ('Add one', {'tests/one.txt': '1\n'}), ('Swap the summands\n\nThe order matters.', {TOOLS: SWAPPED})
+    )
     root = User(line.root)
     root.git('init', '--quiet')
     (line.root / '.gitignore').write_text('/build/\n')
@@ -141,19 +138,10 @@ def test_review_leaves_the_tree_alone(series: Line, user: User) -> None:
 def second(series: Line, releases: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Line:
     """Another line, without the first patch."""
     monkeypatch.setenv('PIP_FIND_LINKS', str(releases))
-    shutil.copytree(series.folder, folder := series.folder.with_name('1.1.0'))
-    with zipfile.ZipFile(releases / 'pydantic_ai_slim-1.1.0-py3-none-any.whl') as wheel:
-        wheel.extractall(tmp_path / 'wheel')
-    text = (folder / 'line.toml').read_text().replace('base = "1.0.0"', 'base = "1.1.0"')
-    (folder / 'line.toml').write_text(text.replace(series.digest, content_digest(tmp_path / 'wheel')))
-    line = find_line(series.root, '1.1.0')
-    for patch in line.patches:
-        drop_patch(patch)
+    line = write_later_line(series, releases, tmp_path)
     apply(line, quiet)
     swapped = (line.tree / TOOLS).read_text().replace('a + b', 'b + a')
-    User(line.tree).commit('Swap the summands\n\nThe order matters.', {TOOLS: swapped})
-    extract(line, quiet)
-    return find_line(series.root, '1.1.0')
+    return write_series(line, ('Swap the summands\n\nThe order matters.', {TOOLS: swapped}))
 
 
 def test_compare_of_two_lines_matches_their_patches(series: Line, second: Line) -> None:

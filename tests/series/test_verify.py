@@ -21,7 +21,7 @@ from series.progress import Report
 from series.verbs.apply import apply
 from series.verbs.extract import extract
 from series.verbs.verify import Verified, verify
-from tests.series.upstream import PACKAGE, User, quiet, write_line
+from tests.series.upstream import PACKAGE, User, quiet, write_line, write_series
 
 MESSAGE = """\
 {}
@@ -51,11 +51,7 @@ def needing(subject: str, *needs: str) -> str:
 
 def write(line: Line, user: User, *commits: tuple[str, dict[str, str | bytes]]) -> None:
     """Write commits to the line's patches and leave no tree behind."""
-    apply(line, quiet)
-    for message, files in commits:
-        user.commit(message, files)
-    extract(line, quiet)
-    shutil.rmtree(line.tree)
+    shutil.rmtree(write_series(line, *commits).tree)
 
 
 def check(line: Line, report: Report = quiet, *, together: bool = False) -> list[Verified]:

@@ -14,6 +14,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -21,6 +22,8 @@ from pydantic_ai_slim.fork.base import content_digest
 from pydantic_ai_slim.fork.digests import digest_files
 from series.index import Release
 from series.line import Line, find_line, line_names
+from series.verbs.apply import apply
+from series.verbs.extract import extract
 
 ROOT = Path(__file__).parents[2]
 BASE = '1.0.0'
@@ -238,6 +241,41 @@ class User:
     def subjects(self) -> list[str]:
         """Return the subjects of the tree's commits, without the base's."""
         return self.git('log', '--reverse', '--format=%s', 'refs/series/base..HEAD').splitlines()
+
+
+def write_series(line: Line, *commits: tuple[str, dict[str, str | bytes]]) -> Line:
+    """Make the tree of a line, commit to it, extract that, and return the line as it is then."""
+    apply(line, quiet)
+    for message, files in commits:
+        User(line.tree).commit(message, files)
+    extract(line, quiet)
+    return find_line(line.root, line.name)
+
+
+def set_author(patch: pytest.MonkeyPatch) -> None:
+    """Have git commit as this author, at this time."""
+    for name, value in {'NAME': 'A. Author', 'EMAIL': 'author@example.com', 'DATE': '2025-02-01T12:00:00+0100'}.items():
+        patch.setenv(f'GIT_AUTHOR_{name}', value)
+        patch.setenv(f'GIT_COMMITTER_{name}', value)
+
+
+def write_build_folder(line: Line) -> None:
+    """Write what else a line has that can be rebased: its build folder, the licence and a changelog."""
+    (build := line.root / 'pydantic_ai_slim' / line.name).mkdir(parents=True)
+    text = (BUILD / 'pyproject.toml').read_text()
+    (build / 'pyproject.toml').write_text(text.replace(BUILD.name, line.base))
+    (line.root / 'LICENSE').write_text('Ours\n')
+    (line.root / 'CHANGELOG.md').write_text('# Changelog\n\n## 1.0.0\n\n### 1.0.0+lifecycle.1\n\n- One.\n')
+
+
+def write_later_line(line: Line, releases: Path, folder: Path) -> Line:
+    """Write the pins of a line on the next release; what is unpacked for that goes to a folder."""
+    with zipfile.ZipFile(releases / 'pydantic_ai_slim-1.1.0-py3-none-any.whl') as wheel:
+        wheel.extractall(folder)
+    pins = (line.folder / 'line.toml').read_text().replace('base = "1.0.0"', 'base = "1.1.0"')
+    (made := line.folder.with_name('1.1.0')).mkdir()
+    (made / 'line.toml').write_text(pins.replace(line.digest, content_digest(folder)))
+    return find_line(line.root, '1.1.0')
 
 
 def drop_patch(patch: Path) -> None:
