@@ -182,7 +182,7 @@ def test_limits_the_private_package_is_six_modules_that_import_in_one_direction(
     assert imports == {}
 
 
-@pytest.mark.parametrize(('folder', 'most'), [('series', 7_100), ('tests/series', 7_650)])
+@pytest.mark.parametrize(('folder', 'most'), [('series', 6_500), ('tests/series', 7_100)])
 def test_limits_the_tool_and_its_tests_stay_small(folder: str, most: int) -> None:
     paths = (Path(__file__).parents[2] / folder).rglob('*.py')
     assert sum(path.read_text('utf-8').count('\n') for path in paths) <= most

@@ -264,13 +264,8 @@ def test_apply_during_a_rebase_refuses(line: Line, user: User, monkeypatch: pyte
     apply(line, quiet)
     monkeypatch.setenv('GIT_SEQUENCE_EDITOR', 'sed -i s/^pick/edit/')
     user.git('rebase', '--quiet', '--interactive', 'refs/series/base')
-    with pytest.raises(SeriesError) as error:
+    with pytest.raises(SeriesError, match='is in the middle of a `git rebase`'):
         apply(line, quiet)
-    assert str(error.value) == (
-        'The tree `build/1.0.0` is in the middle of a `git rebase`.\n'
-        'Finish it with `git -C build/1.0.0 rebase --continue` and then `make extract LINE=1.0.0`, or give it up with '
-        '`git -C build/1.0.0 rebase --abort`.'
-    )
     assert (line.tree / '.git' / 'rebase-merge').exists()
 
 

@@ -235,13 +235,8 @@ def test_carry_that_waits_refuses_another_one(committed: bool, line: Line, to: L
     if committed:
         (to.tree / TOOLS).write_text(OTHER.replace('"other"', '"both"'))
         User(to.tree).git('commit', '--quiet', '--all', '--no-edit')
-    with pytest.raises(SeriesError) as error:
+    with pytest.raises(SeriesError, match='is in the middle of a `git cherry-pick`'):
         carry(line, to, quiet)
-    assert str(error.value) == (
-        'The tree `build/1.1.0` is in the middle of a `git cherry-pick`.\n'
-        'Finish it with `git -C build/1.1.0 cherry-pick --continue` and then `make carry LINE=1.0.0`, or give it up with '
-        '`git -C build/1.1.0 cherry-pick --abort`.'
-    )
 
 
 def test_carry_runs_no_hooks_and_a_git_that_fails_leaves_the_tree(line: Line, to: Line, user: User) -> None:

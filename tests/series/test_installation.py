@@ -92,17 +92,6 @@ class Environment:
         return self.call('import importlib.metadata; print(importlib.metadata.version("pydantic-ai-slim"))')
 
 
-@pytest.mark.parametrize('source', ['folder', 'wheel'])
-@pytest.mark.parametrize('installer', ['pip', 'uv'])
-def test_fork_installs_from(installer: str, source: str, repository: Path, wheel: Path, tmp_path: Path) -> None:
-    environment = Environment(tmp_path / 'environment', installer)
-    environment.install('--no-deps', {'folder': str(repository / FOLDER), 'wheel': str(wheel)}[source])
-    assert environment.version() == LINE.version
-    found = Path(environment.call('import importlib.util; print(importlib.util.find_spec("pydantic_ai").origin)'))
-    assert found.is_relative_to(environment.folder)
-    assert (environment.folder / 'bin' / 'pai').exists()
-
-
 def test_build_constraints_refuse_another_file_of_the_builder_s(repository: Path, tmp_path: Path) -> None:
     listed = ROOT / 'requirements' / f'build-{LINE.base}.txt'
     environment = Environment(tmp_path / 'environment', 'uv')

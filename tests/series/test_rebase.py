@@ -259,13 +259,8 @@ def test_rebase_of_a_conflict_stops_in_the_tree_and_nowhere_else(carry: Callable
 
 @pytest.mark.usefixtures('near')
 def test_rebase_makes_the_line_after_git_is_at_the_end(stopped: Line, user: User) -> None:
-    with pytest.raises(SeriesError) as error:
+    with pytest.raises(SeriesError, match=f'is in the middle of a `git rebase`(?s:.)* and then `{CONTINUE}`'):
         finish_rebase(stopped.root, None, quiet)
-    assert str(error.value) == (
-        'The tree `build/1.1.0` is in the middle of a `git rebase`.\n'
-        f'Finish it with `git -C build/1.1.0 rebase --continue` and then `{CONTINUE}`, or give it up with '
-        '`git -C build/1.1.0 rebase --abort`.'
-    )
     resolve(user)
     user.git(*GO_ON)
     rebased = finish_rebase(stopped.root, None, quiet)
