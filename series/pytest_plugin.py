@@ -10,7 +10,6 @@ import hashlib
 import os
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,47 +28,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _use_temporal(os.environ.get('SERIES_TEMPORAL'))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out a test that has ended its process: xdist would begin it again until it has no more processes."""
-    if (began := _began(item)).exists():
-        pytest.fail('It crashed while running before.')
-    began.touch()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Note that a test has come to its end."""
-    _began(item).unlink(missing_ok=True)
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Have the groups of a process that has ended, by a limit of time for one, run in others. xdist 3.8.0 waits for ever there.
+    """Go on with the groups of a process that a test or a limit of time has ended, without that test. xdist 3.8.0 waits for ever.
 
-    Its #1324 and #1328, which no release has yet, do the same.
+    Its #1324, #1328 and #1371, which no release has yet, do the same.
     """
-    if config.getvalue('dist') != 'loadgroup':
-        return None
     from xdist.scheduler import LoadGroupScheduling
 
     class Scheduling(LoadGroupScheduling):
         def remove_node(self, node: Any) -> str | None:
-            assigned = self.assigned_work[node]
-            for scope in [scope for scope, tests in assigned.items() if all(tests.values())]:
-                del assigned[scope]  # A process that is given nothing to run asks for nothing more
-            return super().remove_node(node)
+            groups = self.assigned_work.pop(node)
+            ended = next((test for tests in groups.values() for test, is_done in tests.items() if not is_done), None)
+            if ended:
+                groups[self._split_scope(ended)][ended] = True
+            # A process that is given a group with nothing to run asks for no other
+            self.workqueue.update({name: tests for name, tests in groups.items() if not all(tests.values())})
+            for other in self.registered_collections.keys() & self.assigned_work:  # Others still look for tests
+                self._reschedule(other)
+            return ended
 
         def _reschedule(self, node: Any) -> None:
             super()._reschedule(node)
             if self._pending_of(self.assigned_work[node]) == 1:
                 super()._reschedule(node)  # It holds its last test back until it is given another, or told to end
 
-    return Scheduling(config, log)
-
-
-def _began(item: pytest.Item) -> Path:
-    return Path(os.environ['SERIES_BEGAN']) / hashlib.sha256(item.nodeid.encode()).hexdigest()
+    return Scheduling(config, log) if config.getoption('dist') == 'loadgroup' else None
 
 
 def _known_as(item: pytest.Item) -> str:

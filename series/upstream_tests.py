@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,8 +65,7 @@ class Pytest:
         # `tests/test_examples.py` looks for examples there, and fails without one.
         for name in ('docs', 'pydantic_evals', 'pydantic_graph'):
             (self.tree.folder / name).mkdir(exist_ok=True)
-        shutil.rmtree(self.folder / 'began', ignore_errors=True)
-        for name in ('began', 'home', 'plugin'):
+        for name in ('home', 'plugin'):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         (self.folder / 'plugin' / 'series_plugin.py').write_bytes(Path(pytest_plugin.__file__).read_bytes())
         written, log = results.with_suffix('.new'), self.folder / 'log'
@@ -102,7 +100,6 @@ class Pytest:
             'CI': 'true',
             'COLUMNS': '150',
             'DO_NOT_TRACK': '1',
-            'SERIES_BEGAN': str(self.folder / 'began'),
             'PREFECT_SERVER_ANALYTICS_ENABLED': 'false',
         }
         found |= self.variables

@@ -11,7 +11,7 @@ from pydantic_ai_slim.fork.line import patch_name
 from series.folders import write
 from series.line import Line, find_lines
 from series.message import Message, all_needs, direct_needs, read_message
-from series.sizes import added_lines
+from series.sizes import changed_lines
 
 PAGE = Path('docs') / 'patches.md'
 """The page that is written."""
@@ -51,7 +51,7 @@ def entries(line: Line) -> list[Entry]:
         Entry(
             patch_name(patch),
             message,
-            len(added_lines(patch)),
+            len(changed_lines(patch)),
             [patch_name(need) for need in needs[patch]],
             len(stacks[patch]),
             sum(patch in stack for stack in stacks.values()),

@@ -461,9 +461,8 @@ class _Run:
         done = self._python(*self.measuring, '-m', 'pytest', *options, *tests)
         summary = done.stdout.strip().rpartition('\n')[2]
         check.tests += int(passed[1]) if (passed := re.search(r'(\d+) passed', summary)) else 0
-        return [Fault(f'The tests in {_listed(tests)} fail after it{check.where}.', done.stdout)] * bool(
-            done.returncode
-        )
+        fault = Fault(f'The tests in {_listed(tests)} fail after it{check.where}.', done.stdout)
+        return [fault] if done.returncode else []
 
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(('PYTHON', 'PYTEST'))}

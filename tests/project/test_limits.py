@@ -12,7 +12,7 @@ import pytest
 from pydantic_ai_slim.fork.line import patch_name
 from series.line import Line, find_lines
 from series.message import all_needs, direct_needs, read_message
-from series.sizes import added_lines, lines_by_module
+from series.sizes import changed_lines
 
 LINES = find_lines(Path(__file__).parents[2])
 
@@ -79,11 +79,10 @@ def added(request: pytest.FixtureRequest) -> list[tuple[str, str]]:
     line: Line = request.param
     found: list[tuple[str, str]] = []
     for patch in line.patches:
-        for module, lines in lines_by_module(patch, '-').items():
-            for text in lines:
-                if (module, text) in found:
-                    found.remove((module, text))
-        found += [(module, text) for module, lines in lines_by_module(patch, '+').items() for text in lines]
+        for gone in changed_lines(patch, '-'):
+            if gone in found:
+                found.remove(gone)
+        found += changed_lines(patch)
     return found
 
 
@@ -145,7 +144,7 @@ def topic(patch: Path) -> str:
 
 
 def test_limits_topics_and_patches_stay_small(line: Line) -> None:
-    lines = {patch: len(added_lines(patch)) for patch in line.patches}
+    lines = {patch: len(changed_lines(patch)) for patch in line.patches}
     of_topics = {name: sum(lines[patch] for patch in lines if topic(patch) == name) for name in LINES_OF_TOPICS}
     assert sum(of_topics.values()) == sum(lines.values())
     factor = 1 if line.name == LINES[-1].name else OWN_TEXT
@@ -191,8 +190,8 @@ def test_limits_the_tool_and_its_tests_stay_small(folder: str, most: int) -> Non
 @pytest.mark.parametrize('name', ['heart', 'scopes'])
 def test_limits_older_lines_are_mostly_the_same_text(name: str) -> None:
     *older, newest = LINES
-    twins = {patch_name(patch): Counter(added_lines(patch)) for patch in newest.patches}
+    twins = {patch_name(patch): Counter(changed_lines(patch)) for patch in newest.patches}
     for line in older:
-        added = {patch_name(patch): Counter(added_lines(patch)) for patch in line.patches if topic(patch) == name}
+        added = {patch_name(patch): Counter(changed_lines(patch)) for patch in line.patches if topic(patch) == name}
         common = sum((lines & twins.get(patch, Counter())).total() for patch, lines in added.items())
         assert common >= 0.9 * sum(lines.total() for lines in added.values())
