@@ -220,9 +220,7 @@ def test_matrix_where_a_test_ends_its_process_goes_on_with_the_others(line: Line
 
 def test_matrix_where_the_last_tests_end_their_processes_comes_to_its_end(line: Line, upstream: Upstream) -> None:
     text = """\
-import os
-import pytest
-
+import os, pytest
 @pytest.mark.parametrize('number', range(20))
 def test_a(number):
     if number > 17:

@@ -8,6 +8,7 @@ import json
 import subprocess
 import tarfile
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -229,7 +230,7 @@ class User:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 
-    def commit(self, message: str, files: dict[str, str | bytes]) -> None:
+    def commit(self, message: str, files: Mapping[str, str | bytes]) -> None:
         """Write files and commit them."""
         for name, content in files.items():
             path = self.tree / name
@@ -243,7 +244,7 @@ class User:
         return self.git('log', '--reverse', '--format=%s', 'refs/series/base..HEAD').splitlines()
 
 
-def write_series(line: Line, *commits: tuple[str, dict[str, str | bytes]]) -> Line:
+def write_series(line: Line, *commits: tuple[str, Mapping[str, str | bytes]]) -> Line:
     """Make the tree of a line, commit to it, extract that, and return the line as it is then."""
     apply(line, quiet)
     for message, files in commits:
