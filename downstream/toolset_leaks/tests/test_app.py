@@ -45,6 +45,18 @@ class Shop(FunctionToolset[Any]):
         return (await self.client.get('https://shop.example/login')).text
 
 
+class Portal(FunctionToolset[Any]):
+    """Has a client that all runs share act for the user."""
+
+    def __init__(self) -> None:
+        super().__init__([self.act])
+        self.client = httpx.Client(transport=httpx.MockTransport(answer))
+
+    def act(self, ctx: RunContext[User], text: str) -> str:
+        self.client.headers.setdefault('x-user', ctx.deps.name)
+        return 'done'
+
+
 @functools.lru_cache
 def basket() -> list[str]:
     return []
@@ -147,6 +159,7 @@ class Served(FunctionToolset[Any]):
 LEAKS: dict[str, Callable[[], dict[str, Any]]] = {
     'Notes.kept': lambda: {'toolsets': [Notes()]},
     'Shop.client': lambda: {'toolsets': [Shop()]},
+    'Portal.client.headers': lambda: {'toolsets': [Portal()]},
     'basket': lambda: {'toolsets': [FunctionToolset[Any]([put])]},
     'wishes': lambda: {'toolsets': [FunctionToolset[Any]([wish])]},
     'store.orders': lambda: {'toolsets': [FunctionToolset[Any]([order])]},
@@ -169,11 +182,13 @@ class Counting(FunctionToolset[Any]):
         super().__init__([self.work])
         self.calls = 0
         self.by_tool: dict[str, int] = {}
+        self.left = 100.0
         self.last_used: datetime | None = None
         self.clock: float | None = None
 
     def work(self, text: str) -> str:
         self.calls += 1
+        self.left -= 1
         self.by_tool['work'] = self.by_tool.get('work', 0) + 1
         self.last_used = datetime.now(UTC)
         self.clock = time.monotonic()
@@ -188,7 +203,7 @@ class Capitals(FunctionToolset[Any]):
         self.known: dict[str, str] = {}
 
     def capital(self, text: str) -> str:
-        return self.known.setdefault(text, f'Capital number {len(text)}')
+        return self.known.setdefault(text, f'The capital of {text} is number {len(text)}')
 
 
 class Lazy(FunctionToolset[Any]):
@@ -252,7 +267,13 @@ async def test_harmless_thing_is_no_leak(name: str, make_agent: MakeAgent):
     watch = await use(make_agent(**HARMLESS[name](), deps_type=User))
     assert watch.report.leaks == []
     assert set(watch.report.noted) == {
-        'counts and times': {'Counting.calls', 'Counting.by_tool', 'Counting.last_used', 'Counting.clock'},
+        'counts and times': {
+            'Counting.calls',
+            'Counting.left',
+            'Counting.by_tool',
+            'Counting.last_used',
+            'Counting.clock',
+        },
         'a cache of public facts': {'Capitals.known'},
     }.get(name, set())
 

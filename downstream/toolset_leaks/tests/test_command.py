@@ -17,7 +17,7 @@ from toolset_leaks.__main__ import main
 from toolset_leaks.report import Report
 
 AGENTS = """
-import os, socket, subprocess
+import multiprocessing, os, socket, sqlite3, subprocess
 from pathlib import Path
 from pydantic_ai import Agent, FunctionToolset, ModelRetry, RunContext
 from pydantic_ai.models.test import TestModel
@@ -47,6 +47,15 @@ def write(name: str) -> None:
 def remove(name: str) -> None:
     os.remove(TARGET)
 
+def unlink(name: str) -> None:
+    os.unlink('target.txt', dir_fd=os.open(TARGET.parent, os.O_RDONLY))
+
+def insert(name: str) -> None:
+    sqlite3.connect(f'file:{TARGET.parent}/new.db?mode=rwc', uri=True).execute('create table new (name)')
+
+def spawn(name: str) -> None:
+    multiprocessing.get_context('spawn').Process(target=TARGET.write_text, args=(name,)).start()
+
 def connect(host: str) -> None:
     socket.socket().connect(('127.0.0.1', 9))
 
@@ -57,7 +66,9 @@ def leave(text: str) -> None:
     Path('left.txt').write_text(text)
 
 TARGET = Path(__file__).parent / 'target.txt'
-writing, removing, connecting, starting, leaving = (Agent(TestModel(), tools=[tool]) for tool in (write, remove, connect, start, leave))
+writing, removing, unlinking, inserting, spawning, connecting, starting, leaving = (
+    Agent(TestModel(), tools=[tool]) for tool in (write, remove, unlink, insert, spawn, connect, start, leave)
+)
 
 def spy(text: str) -> None:
     if 'SECRET_KEY' in os.environ:
@@ -95,7 +106,10 @@ def search(text: str) -> str:
 def look(text: str) -> dict:
     return {'success': False, 'reason': 'no index'}
 
-searching = Agent(TestModel(), tools=[search, look])
+def seek(text: str) -> dict:
+    return {'status': 'error', 'reason': 'no index'}
+
+searching = Agent(TestModel(), tools=[search, look, seek])
 partly = Agent(TestModel(), tools=[search, pure])
 without = Agent(TestModel())
 
@@ -173,6 +187,9 @@ def test_command_hands_deps_on(command: Command):
     [
         ('writing', 'open', 'files'),
         ('removing', 'os.remove', 'files'),
+        ('unlinking', 'open', 'files'),
+        ('inserting', 'sqlite3.connect', 'files'),
+        ('spawning', 'import', 'programs'),
         ('connecting', 'socket.connect', 'network'),
         ('starting', 'subprocess.Popen', 'programs'),
     ],

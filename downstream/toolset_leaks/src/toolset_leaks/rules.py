@@ -138,7 +138,7 @@ def _packages_on_pydantic_ai() -> frozenset[str]:
 
 @functools.cache
 def is_client(cls: type[Any]) -> bool:
-    """Whether it's a class of HTTP clients, whose cookies are those of whoever was logged in."""
+    """Whether it's a class of HTTP clients, whose cookies and headers are those of whoever was logged in."""
     return any(base.__module__.startswith('httpx') and base.__name__ == 'BaseClient' for base in cls.__mro__)
 
 
@@ -269,16 +269,11 @@ def _is_for_all(value: Any, depth: int = 3) -> bool:
     return all(_is_for_all(one, depth - 1) for one in inside)
 
 
-def has_grown(old: Any, new: Any) -> bool:
-    """Whether a number or a time has become a later one, as a count does."""
-    old = 0 if old is MISSING and isinstance(new, (int, float)) else old
-    if isinstance(new, bool) or isinstance(old, bool):
-        return False
-    if isinstance(new, (datetime.datetime, datetime.date)):
-        return old is None or old is MISSING or (type(old) is type(new) and old <= new)
-    if isinstance(new, float) and old is None:
-        return True  # a time, such as that of `time.monotonic()`
-    return isinstance(new, (int, float)) and isinstance(old, (int, float)) and new > old
+def is_counted(old: Any, new: Any) -> bool:
+    """Whether a number or a time has become another one, as a count or what is left of a limit does."""
+    values = [value for value in (old, new) if value is not None and value is not MISSING]
+    counted = all(isinstance(value, (int, float, datetime.date)) for value in values)
+    return counted and new in values and not any(isinstance(value, bool) for value in values)
 
 
 def looks_loaded(name: str, new: Any, inputs: Inputs) -> bool:
@@ -301,8 +296,9 @@ def refused(part: Any) -> str:
         return str(content)
     if isinstance(content, str):
         return content if REFUSED.match(content) else ''
-    held = cast('dict[Any, Any]', content) if isinstance(content, dict) else attributes(content)
-    return str(part.content) if held.get('error') or held.get('success') is False or held.get('ok') is False else ''
+    held: dict[Any, Any] = content if isinstance(content, dict) else attributes(content)
+    refuses = held.get('error') or held.get('success') is False or held.get('ok') is False
+    return str(content) if refuses or REFUSED.match(str(held.get('status'))) else ''
 
 
 class Inputs:
@@ -325,8 +321,11 @@ class Inputs:
 
     def are_asked_for(self, entries: dict[Any, Any]) -> bool:
         """Whether entries have what the tools were asked for as their keys, and nothing else of what the run was given."""
-        keys = set(atoms([*entries]))
-        return bool(keys) and keys <= self._asked and not self.are_in([*entries.values()])
+        keys, held = set(atoms([*entries])), [*entries.values()]
+        if not keys or not keys <= self._asked or not keys.isdisjoint(atoms(held)):
+            return False
+        # A text about a key may mention it.
+        return not Inputs(self._atoms - keys, called=self._called, offered=self._others).are_in(held)
 
     def are_in(self, value: Any) -> bool:
         """Whether some of it can be found in a value."""

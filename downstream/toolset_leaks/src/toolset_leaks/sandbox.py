@@ -36,6 +36,7 @@ _PROGRAMS = (
     'pty.spawn',
     'os.kill',
 )
+_SPAWNING = ('multiprocessing.popen_spawn_posix', 'multiprocessing.popen_forkserver')
 _NETWORK = ('socket.connect', 'socket.sendto', 'socket.getaddrinfo', 'socket.gethostbyname')
 _WRITES = {
     **dict.fromkeys(
@@ -166,23 +167,28 @@ def _watch_what_is_done(permit: Sequence[str], folder: Path) -> None:
     inside = (str(folder.resolve()), os.devnull)
 
     def check_path(event: str, path: Any) -> None:
-        named = isinstance(path, (str, bytes)) or hasattr(path, '__fspath__')
-        if named and not os.path.realpath(os.fsdecode(path)).startswith(inside):
+        if isinstance(path, int):  # a descriptor
+            return
+        # SQLite takes URLs, too.
+        name, _, query = os.fsdecode(path).removeprefix('file:').partition('?')
+        if 'mode=ro' not in query and not os.path.realpath(name).startswith(inside):
             raise NotPermittedError(
                 f'{event} of {os.fsdecode(path)!r} is outside of the sandbox; permit it with `--permit files`'
             )
 
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
         if event == 'open' and 'files' not in permit:
-            path, _, flags = arguments
+            path, mode, flags = arguments
             # A module that is imported may write its bytecode.
-            if (flags or 0) & _WRITING and not str(path).endswith('.pyc') and '__pycache__' not in str(path):
+            writes = (flags or 0) & _WRITING and not str(path).endswith('.pyc') and '__pycache__' not in str(path)
+            # Whoever has a descriptor of a folder can change what is in it with `dir_fd=`.
+            if writes or (mode is None and Path(os.fsdecode(path)).is_dir()):
                 check_path('open', path)
         elif event in _WRITES and 'files' not in permit:
             for index in _WRITES[event]:
                 if '__pycache__' not in str(arguments[index]) and arguments[index] != ':memory:':
                     check_path(event, arguments[index])
-        elif event in _PROGRAMS and 'programs' not in permit:
+        elif (event in _PROGRAMS or (event == 'import' and arguments[0] in _SPAWNING)) and 'programs' not in permit:
             raise NotPermittedError(f'{event} starts a program; permit it with `--permit programs`')
         elif event in _NETWORK and 'network' not in permit:
             raise NotPermittedError(f'{event} reaches the network; permit it with `--permit network`')

@@ -510,12 +510,18 @@ def _read_cache(function: Any) -> list[Group]:
 
 
 def _read_client(client: Any) -> list[Group]:
-    """Return the cookies of a client, which the next user's requests send."""
+    """Return what the next user's requests send, too."""
     try:
         cookies = sorted(f'{one.domain} {one.name}={one.value}' for one in client.cookies.jar)
+        own = sorted(f'{name}: {value}' for name, value in client.headers.items() if name not in _OF_HTTPX)
+        sent = '; '.join(own), str(client.params), getattr(client.auth, '_auth_header', '')
     except AttributeError:  # a double, or one that isn't made to its end
-        cookies = []
-    return [('inner', ('cookies',), ('; '.join(cookies),))]
+        cookies, sent = list[str](), ('', '', '')
+    return [('inner', ('cookies',), ('; '.join(cookies),)), ('attribute', ('headers', 'params', 'auth'), sent)]
+
+
+_OF_HTTPX = {'accept', 'accept-encoding', 'connection', 'user-agent'}
+"""The headers of each client."""
 
 
 def _read_partial(value: Any) -> list[Group]:

@@ -306,14 +306,16 @@ def _note(change: Change, inputs: rules.Inputs, returned: _Returned) -> str:
     """Say what is to be known of a change that tells no run of another one, as far as that can be seen; or nothing."""
     if change.group in ('inner', 'member'):
         return ''
-    new, grown = change.new, rules.has_grown(change.old, change.new)
+    new, counted = change.new, rules.is_counted(change.old, change.new)
     if change.group == 'item':
         pairs = [(change.old.get(key, rules.MISSING), value) for key, value in change.new.items()]
-        grown = bool(pairs) and not change.old.keys() - change.new.keys() and all(rules.has_grown(*it) for it in pairs)
+        counted = (
+            bool(pairs) and not change.old.keys() - change.new.keys() and all(rules.is_counted(*it) for it in pairs)
+        )
         new = [*change.new.values()]
         if inputs.are_told_by([*change.new]):
-            grown = False
-    if grown and not returned.tells(new) and not inputs.are_in(new):
+            counted = False
+    if counted and not returned.tells(new) and not inputs.are_in(new):
         return 'It looks like a count or a time of all runs. If a tool decides by it, as by a limit, give each run its own.'
     added = issubclass(type(change.new), dict) and not change.old and isinstance(change.node.value, dict)
     if (
