@@ -10,6 +10,7 @@ from pydantic_ai import (
     Agent,
     DeferredToolRequests,
     DeferredToolResults,
+    FunctionToolset,
     RunContext,
     ToolApproved,
     ToolDenied,
@@ -158,6 +159,22 @@ def test_name_that_no_tool_has_is_refused_before_the_first_request() -> None:
     log: Log = []
     with pytest.raises(UserError, match=r"names 'shel', and no tool.* Did you mean 'shell'\?"):
         build(log).run_sync('Go', deps=AgentContext(need_user_approve_tools=['shel', 'look']))
+    assert log == []
+
+
+def test_another_tool_of_the_name_that_would_not_ask_is_refused_before_the_first_request() -> None:
+    log: Log = []
+
+    def shell(command: str) -> None:
+        log.append(command)
+
+    agent = Agent(
+        script(('shell', {'command': 'rm'})),
+        deps_type=AgentContext,
+        toolsets=[Toolset[AgentContext](tools=[Shell]).prefixed('my'), FunctionToolset([shell])],
+    )
+    with pytest.raises(UserError, match=r"names 'shell', and the run has another tool of this name"):
+        agent.run_sync('Go', deps=context())
     assert log == []
 
 

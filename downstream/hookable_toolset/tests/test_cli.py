@@ -130,7 +130,7 @@ def test_no_is_told_to_the_model_with_the_reason(chat: Chat, tmp_path: Path) -> 
 def test_always_is_for_the_session_and_this_tool(chat: Chat, tmp_path: Path) -> None:
     shown = chat('/approve read_file', 'write_file a.txt x', 'always', 'write_file b.txt y', 'read_file b.txt', 'y')
     assert shown.count('needs your approval') == 2 and 'read_file: y\n' in shown
-    assert 'y, n, always (write_file with any arguments, in this session for good) or edit? ' in shown
+    assert 'y, n, always (write_file with any arguments and in any folder, in this session for good) or edit? ' in shown
     assert 'needs your approval' not in chat('write_file c.txt z')
     context = stored(tmp_path)
     assert (context.need_user_approve_tools, context.user_allowed_tools) == (

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import pytest
 from pydantic import AfterValidator
-from pydantic_ai import Agent, RunContext
+from pydantic_ai import Agent, RunContext, __version__
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
@@ -126,6 +126,7 @@ def test_exit_of_a_hook_is_an_error_of_the_run(hooks: GlobalHooks[Any]) -> None:
         agent.run_sync('Go', deps=AgentContext())
 
 
+@pytest.mark.skipif(__version__ < '2', reason='1.x asks a model in a task, whose exit ends the event loop')
 def test_exit_of_a_model_leaves_the_session_as_it_was(tmp_path: Path) -> None:
     async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         leave()

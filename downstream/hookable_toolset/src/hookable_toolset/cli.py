@@ -197,7 +197,7 @@ class Chat:
                 metadata = await resolve(tools[0].get_approval_metadata()) or {}
         for key, value in metadata.items():
             console.print(indented(f'  {key}: {value}'))
-        always = f'always ({printable(call.tool_name)} with any arguments, in this session for good)'
+        always = f'always ({printable(call.tool_name)} with any arguments and in any folder, in this session for good)'
         while (line := await self._read(f'y, n, {always} or edit? ')) is not None:
             answer, _, reason = line.strip().partition(' ')
             if answer == 'y':

@@ -216,6 +216,7 @@ class Toolset(BaseToolset[AgentDepsT]):
 
     async def get_instructions(self, ctx: RunContext[AgentDepsT]) -> list[str] | None:
         """Return the instructions of the tools that the run has, in their order."""
+        _refuse_others(self._context(ctx).need_user_approve_tools, ctx)  # now that all tools of the run are listed
         with exit_as_error():
             return await _instructions(await self._listed(), ctx) or None
 
@@ -421,6 +422,20 @@ def _names(toolset: object) -> set[str]:
     if isinstance(toolset, RenamedToolset):
         names |= cast('RenamedToolset[Any]', toolset).name_map.keys()
     return names
+
+
+def _refuse_others(names: Sequence[str], ctx: RunContext[Any]) -> None:
+    """Refuse other tools that the model calls by names that need an approval: they would run unasked."""
+    tools = (ctx.tool_manager and ctx.tool_manager.tools) or {}
+    for name in names:
+        tool: Any = tools.get(name)
+        while inner := getattr(tool, 'source_tool', None):
+            tool = inner
+        if tool and not isinstance(tool, HookableToolsetTool):
+            raise UserError(
+                f'`need_user_approve_tools` names {name!r}, and the run has another tool of this name, which would not '
+                'ask. Rename it, or name the tool that is to ask as the model calls it.'
+            )
 
 
 def _called_names(ctx: RunContext[Any]) -> set[str]:
