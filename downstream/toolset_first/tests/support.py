@@ -21,7 +21,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
-from toolset_first import CallRuntime, EntrySpec, ToolsetSpec
+from toolset_first import Answer, CallRuntime, EntrySpec, Question, ToolsetSpec
 from typing_extensions import Self
 
 LOADED: list[str] = []
@@ -185,3 +185,27 @@ def calling(agent: Any) -> EntrySpec:
         return await ctx.deps.call_agent(agent, {**arguments, **({'attachments': attachments} if attachments else {})})
 
     return entry(main)
+
+
+class Asked:
+    """Someone who answers, and notes what they were asked."""
+
+    def __init__(self, answer: Callable[[Question], Answer]) -> None:
+        self.answer = answer
+        self.questions: list[Question] = []
+
+    def __call__(self, question: Question) -> Answer:
+        self.questions.append(question)
+        return self.answer(question)
+
+    @property
+    def tools(self) -> list[str]:
+        return [question.tool for question in self.questions]
+
+
+def yes(remember: bool = False) -> Asked:
+    return Asked(lambda question: Answer(True, remember=remember))
+
+
+def no(remember: bool = False) -> Asked:
+    return Asked(lambda question: Answer(False, 'Not today.', remember))

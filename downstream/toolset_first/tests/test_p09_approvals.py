@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import pytest
 from pydantic_ai import Agent, DeferredToolRequests, FunctionToolset, RunContext
-from support import Log, StatefulKeeper, call, calling, script, scripts
+from support import Asked, Log, StatefulKeeper, call, calling, no, script, scripts, yes
 from toolset_first import (
     AgentSpec,
     Answer,
@@ -45,26 +45,6 @@ def bank(**rules: Any) -> ToolsetSpec:
     return ToolsetSpec(toolset=FunctionToolset[Any]([pay, balance]), approval_config=rules)
 
 
-class Asked:
-    """Someone who answers, and notes what they were asked."""
-
-    def __init__(self, answer: Callable[[Question], Answer]) -> None:
-        self.answer = answer
-        self.questions: list[Question] = []
-
-    def __call__(self, question: Question) -> Answer:
-        self.questions.append(question)
-        return self.answer(question)
-
-
-def yes(remember: bool = False) -> Asked:
-    return Asked(lambda question: Answer(True, remember=remember))
-
-
-def no(remember: bool = False) -> Asked:
-    return Asked(lambda question: Answer(False, 'Not today.', remember))
-
-
 PAY = call('pay', account='travel', amount=3)
 
 
@@ -94,15 +74,22 @@ async def test_p09_denial_reaches_the_model_and_nothing_is_called() -> None:
     assert PAID == []
 
 
-async def test_p09_denial_ends_the_run_if_so_configured_and_exits_see_it() -> None:
+@pytest.mark.parametrize(
+    ('approvals', 'error', 'message'),
+    [
+        (Approvals(ask=no(), on_denial='stop'), ApprovalDenied, r"`pay` of 'clerk' was denied: Not today\."),
+        (None, ApprovalError, "'clerk' called `pay`, which somebody has to approve"),
+    ],
+)
+async def test_p09_denial_if_so_configured_and_want_of_a_handler_end_the_run_and_exits_see_it(
+    approvals: Approvals | None, error: type[Exception], message: str
+) -> None:
     log = Log()
-    agent = AgentSpec(
-        'clerk', model=script(PAY), toolset_specs=[bank(pay='ask'), ToolsetSpec(toolset=StatefulKeeper(log))]
-    )
-    runtime = Runtime([agent], approvals=Approvals(ask=no(), on_denial='stop'))
-    with pytest.raises(ApprovalDenied, match=r"`pay` of 'clerk' was denied: Not today\."):
+    specs = [bank(pay='ask'), ToolsetSpec(toolset=StatefulKeeper(log))]
+    runtime = Runtime([AgentSpec('clerk', model=script(PAY), toolset_specs=specs)], approvals=approvals)
+    with pytest.raises(error, match=message):
         await runtime.run_entry(calling('clerk'), 'Go')
-    assert log.events == ['enter', 'exit ApprovalDenied']
+    assert log.events == ['enter', f'exit {error.__name__}']
     assert PAID == []
 
 
@@ -204,57 +191,37 @@ async def test_p09_handler_is_passed_on_to_agents_that_are_called() -> None:
     assert [question.agent for question in someone.questions] == ['clerk']
 
 
-async def test_p09_without_a_handler_nothing_is_approved() -> None:
-    log = Log()
-    agent = AgentSpec(
-        'clerk', model=script(PAY), toolset_specs=[bank(pay='ask'), ToolsetSpec(toolset=StatefulKeeper(log))]
-    )
-    with pytest.raises(ApprovalError, match="'clerk' called `pay`, which somebody has to approve"):
-        await Runtime([agent]).run_entry(calling('clerk'), 'Go')
-    assert PAID == []
-    assert log.events == ['enter', 'exit ApprovalError']
+async def run_by_hand(approvals: Approvals, *given: str, times: int = 1) -> list[Any]:
+    """Have a tool run agents by itself, which it gives these of its context, and return what they put out."""
+    outputs: list[Any] = []
+
+    async def delegate(ctx: RunContext[CallRuntime]) -> None:
+        for _ in range(times):
+            child = Agent[Any, Any](script(PAY), output_type=[str, DeferredToolRequests])
+            child.tool_plain(requires_approval=True)(pay)
+            outputs.append((await child.run('Pay', **{name: getattr(ctx, name) for name in given})).output)
+
+    toolset = ToolsetSpec(toolset=FunctionToolset[CallRuntime]([delegate]), shared=True)
+    boss = AgentSpec('boss', model=script(call('delegate')), toolset_specs=[toolset])
+    await Runtime(approvals=approvals).run_entry(calling(boss), 'Go')
+    return outputs
 
 
 async def test_p09_child_that_is_run_by_hand_without_a_handler_approves_nothing() -> None:
-    child = Agent(script(PAY), output_type=[str, DeferredToolRequests])
-    child.tool_plain(requires_approval=True)(pay)
-
-    async def delegate(ctx: RunContext[CallRuntime]) -> str:
-        return type((await child.run('Pay')).output).__name__
-
-    toolset = FunctionToolset[CallRuntime]([delegate])
-    boss = AgentSpec('boss', model=script(call('delegate')), toolset_specs=[ToolsetSpec(toolset=toolset, shared=True)])
-    assert await Runtime(approvals=Approvals('approve-all')).run_entry(calling(boss), 'Go') == 'DeferredToolRequests'
+    (output,) = await run_by_hand(Approvals('approve-all'))
+    assert isinstance(output, DeferredToolRequests)
     assert PAID == []
 
 
 async def test_p09_answer_for_a_child_that_is_run_by_hand_counts_for_no_other() -> None:
     someone = yes(remember=True)
-    children = [Agent(script(PAY), output_type=[str, DeferredToolRequests]) for _ in range(2)]
-    for child in children:
-        child.tool_plain(requires_approval=True)(pay)
-
-    async def delegate(ctx: RunContext[CallRuntime]) -> None:
-        for child in children:
-            await child.run('Pay', deps=ctx.deps, deferred_tool_handler=cast(Any, ctx.deferred_tool_handler))
-
-    toolset = ToolsetSpec(toolset=FunctionToolset[CallRuntime]([delegate]), shared=True)
-    boss = AgentSpec('boss', model=script(call('delegate')), toolset_specs=[toolset])
-    await Runtime(approvals=Approvals(ask=someone)).run_entry(calling(boss), 'Go')
+    await run_by_hand(Approvals(ask=someone), 'deps', 'deferred_tool_handler', times=2)
     assert len(someone.questions) == 2
 
 
 @pytest.mark.parametrize('someone', [yes(), no()])
 async def test_p09_child_that_is_run_by_hand_is_asked_about_if_it_is_given_the_handler(someone: Asked) -> None:
-    child = Agent(script(PAY), output_type=[str, DeferredToolRequests])
-    child.tool_plain(requires_approval=True)(pay)
-
-    async def delegate(ctx: RunContext[CallRuntime]) -> str:
-        return str((await child.run('Pay', deferred_tool_handler=cast(Any, ctx.deferred_tool_handler))).output)
-
-    toolset = FunctionToolset[CallRuntime]([delegate])
-    boss = AgentSpec('boss', model=script(call('delegate')), toolset_specs=[ToolsetSpec(toolset=toolset, shared=True)])
-    await Runtime(approvals=Approvals(ask=someone)).run_entry(calling(boss), 'Go')
+    await run_by_hand(Approvals(ask=someone), 'deferred_tool_handler')
     assert [(question.agent, question.tool) for question in someone.questions] == [('an agent', 'pay')]
     assert bool(PAID) == someone.answer(someone.questions[0]).approved
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 import pytest
 from conftest import Write
@@ -140,6 +140,11 @@ def rules(function: Callable[..., Any], **patterns: Any) -> ToolsetSpec:
 async def run(spec: ToolsetSpec, *steps: Any, approvals: Approvals | None = None) -> str:
     agent = AgentSpec('one', model=script(*steps), toolset_specs=[spec])
     return await Runtime([agent], approvals=approvals or Approvals('reject-all')).run_entry(calling('one'), 'Go')
+
+
+def asking(seen: list[Any], answer: Callable[[], Answer | bool] = lambda: True) -> Approvals:
+    """Return approvals by someone who notes the arguments that they are shown."""
+    return Approvals(ask=lambda question: seen.append(question.arguments) or answer())
 
 
 FORCE_IS_DENIED: Any = {'mode': {'force': 'deny', '*': 'allow'}}
@@ -303,16 +308,13 @@ async def test_someone_who_is_asked_sees_what_its_type_would_not_write() -> None
 
     seen: list[Any] = []
 
-    def ask(question: Question) -> Answer:
-        seen.append(question.arguments)
-        return Answer(True, remember=True)
-
     spec = ToolsetSpec(toolset=FunctionToolset[Any]([run_command]), approval_config={'run_command': 'ask'})
     steps = [
         call('run_command', command={'name': 'list', 'then': then, 'more': 1}, key=key)
         for then, key in (('look', 'a'), ('rm', 'a'), ('rm', 'b'), ('rm', 'b'))
     ]
-    assert await run(spec, *steps, approvals=Approvals(ask=ask)) == 'ran'
+    approvals = asking(seen, lambda: Answer(True, remember=True))
+    assert await run(spec, *steps, approvals=approvals) == 'ran'
     assert seen == [
         {'command': {'name': 'list', 'then': then, 'more': 1}, 'key': key}
         for then, key in (('look', 'a'), ('rm', 'a'), ('rm', 'b'))
@@ -330,86 +332,56 @@ class Masked:
         return 'Masked(***)'
 
 
+class Tagged(list[int]):
+    def __init__(self, value: int) -> None:
+        super().__init__([0])
+        self.value = value
+
+
+class Slotted(str):
+    __slots__ = ('value',)
+
+    def __new__(cls, value: int) -> Self:
+        made = super().__new__(cls, 'some')
+        made.value = value
+        return made
+
+
+def made_of_number(kind: type[Any]) -> Any:
+    return Annotated[kind, PlainValidator(kind, json_schema_input_type=int)]
+
+
 class Boxed(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    amount: Annotated[Masked, PlainValidator(Masked, json_schema_input_type=int)]
+    value: Annotated[Masked, PlainValidator(Masked, json_schema_input_type=int)]
 
 
-def pay_secret(amount: Secret[int]) -> str:
-    RAN.append(amount.get_secret_value())
-    return 'paid'
+KINDS: list[tuple[Any, Callable[[Any], Any], Callable[[Any], int], bool]] = [
+    (Secret[int], lambda number: number, lambda amount: amount.get_secret_value(), True),
+    (deque[Secret[int]], lambda number: [number], lambda amount: amount[0].get_secret_value(), True),
+    (made_of_number(Masked), lambda number: number, lambda amount: amount.value, False),
+    (made_of_number(Tagged), lambda number: number, lambda amount: amount.value, False),
+    (made_of_number(Slotted), lambda number: number, lambda amount: amount.value, False),
+    (list[Boxed], lambda number: [{'value': number}], lambda amount: amount[0].value.value, False),
+]
 
 
-def pay_masked(amount: Annotated[Masked, PlainValidator(Masked, json_schema_input_type=int)]) -> str:
-    RAN.append(amount.value)
-    return 'paid'
+@pytest.mark.parametrize(('kind', 'sent', 'value', 'is_shown'), KINDS)
+async def test_answer_counts_for_what_runs_whatever_its_type_shows(
+    kind: Any, sent: Callable[[int], Any], value: Callable[[Any], int], is_shown: bool
+) -> None:
+    def pay(amount: Any, more: int = 1) -> None:
+        RAN.append(value(amount))
 
-
-def pay_boxed(amount: Boxed) -> str:
-    RAN.append(amount.amount.value)
-    return 'paid'
-
-
-class Tagged(list[int]):
-    def __init__(self, amount: int) -> None:
-        super().__init__([0])
-        self.amount = amount
-
-
-def pay_tagged(amount: Annotated[Any, PlainValidator(Tagged, json_schema_input_type=int)]) -> str:
-    RAN.append(amount.amount)
-    return 'paid'
-
-
-def pay_queue(amount: deque[Secret[int]]) -> str:
-    RAN.append(amount[0].get_secret_value())
-    return 'paid'
-
-
-def pay_many(amount: list[Boxed], more: int = 1) -> str:
-    RAN.append(amount[0].amount.value)
-    return 'paid'
-
-
-def one(amount: Any) -> dict[str, Any]:
-    return {'amount': amount}
-
-
-def queued(amount: Any) -> dict[str, Any]:
-    return {'amount': [amount]}
-
-
-def many(amount: Any) -> dict[str, Any]:
-    return {'amount': [{'amount': amount}]}
-
-
-@pytest.mark.parametrize(
-    ('function', 'sent'),
-    [
-        (pay_secret, one),
-        (pay_masked, one),
-        (pay_boxed, one),
-        (pay_tagged, one),
-        (pay_queue, queued),
-        (pay_many, many),
-    ],
-)
-async def test_answer_counts_for_what_runs_whatever_its_type_shows(function: Any, sent: Any) -> None:
+    pay.__annotations__['amount'] = kind
     seen: list[Any] = []
-
-    def ask(question: Question) -> Answer:
-        seen.append(question.arguments)
-        return Answer('99999' not in str(question.arguments), remember=True)
-
-    spec = ToolsetSpec(toolset=FunctionToolset[Any]([function]), approval_config={function.__name__: 'ask'})
-    steps = [call(function.__name__, **sent(amount)) for amount in (1, 1, 99999)]
-    await run(spec, *steps, 'done', approvals=Approvals(ask=ask))
+    approvals = asking(seen, lambda: Answer('99999' not in str(seen[-1]), remember=True))
+    spec = ToolsetSpec(toolset=FunctionToolset[Any]([pay]), approval_config={'pay': 'ask'})
+    await run(spec, *(call('pay', amount=sent(number)) for number in (1, 1, 99999)), 'done', approvals=approvals)
     assert RAN == [1, 1]
-    more = {'more': 1} if function is pay_many else {}
     # What can't be shown isn't remembered, either
-    amounts = (1, 99999) if function in (pay_secret, pay_queue) else (1, 1, 99999)
-    assert seen == [{**sent(amount), **more} for amount in amounts]
+    assert seen == [{'amount': sent(number), 'more': 1} for number in ((1, 99999) if is_shown else (1, 1, 99999))]
 
 
 def test_address_is_shown_in_full() -> None:
@@ -429,12 +401,8 @@ def if_named(arguments: dict[str, Any]) -> str:
 async def test_iterable_is_not_used_up_by_being_judged_or_shown(rule: Any) -> None:
     seen: list[Any] = []
 
-    def ask(question: Question) -> Answer:
-        seen.append(question.arguments)
-        return Answer(True)
-
     spec = ToolsetSpec(toolset=FunctionToolset[Any]([greet]), approval_config={'greet': rule} if rule else {})
-    assert await run(spec, call('greet', names=['a', 'b']), 'done', approvals=Approvals(ask=ask)) == 'done'
+    assert await run(spec, call('greet', names=['a', 'b']), 'done', approvals=asking(seen)) == 'done'
     assert RAN == [['a', 'b']]
     assert seen == ([{'names': ['a', 'b']}] if rule == 'ask' else [])
 
@@ -445,16 +413,11 @@ async def test_tool_that_asks_twice_is_refused_and_never_gets_what_was_not_valid
         raise ApprovalRequired(metadata={'step': len(RAN)})
 
     spec = ToolsetSpec(toolset=FunctionToolset[Any]([pay]))
-    asked: list[Question] = []
-
-    def ask(question: Question) -> Answer:
-        asked.append(question)
-        return Answer(True)
-
+    asked: list[Any] = []
     with pytest.raises(ApprovalError, match='was approved, and asks again'):
-        await run(spec, call('pay', amount='3'), approvals=Approvals(ask=ask))
+        await run(spec, call('pay', amount='3'), approvals=asking(asked))
     assert RAN == [3, 3]
-    assert [one.arguments for one in asked] == [{'amount': 3}]
+    assert asked == [{'amount': 3}]
 
 
 ALLOWED: dict[str, Any] = {'account': {'*': 'allow'}}
@@ -475,15 +438,10 @@ async def test_only_the_word_allow_overrules_a_tool_that_asks_itself(rule: Any, 
         RAN.append(account)
         return 'paid'
 
-    questions: list[Question] = []
-
-    def ask(question: Question) -> Answer:
-        questions.append(question)
-        return Answer(False)
-
+    questions: list[Any] = []
     toolset = FunctionToolset[Any]([Tool(pay, requires_approval=requires)])
     spec = ToolsetSpec(toolset=toolset, shared=True, approval_config={'pay': rule} if rule else None)
-    await run(spec, call('pay', account='travel'), 'done', approvals=Approvals(ask=ask))
+    await run(spec, call('pay', account='travel'), 'done', approvals=asking(questions, lambda: False))
     assert (len(questions), RAN) == (asked, ['travel'] if rule == 'allow' else [])
 
 

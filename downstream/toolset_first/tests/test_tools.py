@@ -16,15 +16,13 @@ import pytest
 import yaml
 from conftest import Write
 from pydantic_ai import FunctionToolset, RunContext, Tool
-from support import call, calling, echo, script
+from support import Asked, call, calling, echo, script, yes
 from toolset_first import (
     AgentSpec,
-    Answer,
     Approvals,
     CallEvent,
     CallRuntime,
     ProjectError,
-    Question,
     Runtime,
     ToolsetFirstError,
     ToolsetSpec,
@@ -39,18 +37,7 @@ ROOT = Path(__file__).parents[1]
 DENIED = 'The rules of this project do not allow this call.'
 
 
-class Yes:
-    """Someone who approves all, and notes what they were asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def __call__(self, question: Question) -> Answer:
-        self.asked.append(question.tool)
-        return Answer(True)
-
-
-async def use(spec: ToolsetSpec, folder: Path, *steps: Any, ask: Yes | None = None) -> list[str]:
+async def use(spec: ToolsetSpec, folder: Path, *steps: Any, ask: Asked | None = None) -> list[str]:
     """Return what each call of a tool returned, or said that was wrong."""
     said: list[str] = []
 
@@ -59,7 +46,7 @@ async def use(spec: ToolsetSpec, folder: Path, *steps: Any, ask: Yes | None = No
             said.append(event.text)
 
     agent = AgentSpec('one', model=script(*steps, 'done'), toolset_specs=[spec])
-    runtime = Runtime([agent], folder=folder, approvals=Approvals(ask=ask or Yes()), on_event=tell)
+    runtime = Runtime([agent], folder=folder, approvals=Approvals(ask=ask or yes()), on_event=tell)
     await runtime.run_entry(calling('one'), 'Go')
     return said
 
@@ -69,7 +56,7 @@ async def test_files_are_listed_and_read(tmp_path: Path) -> None:
     (tmp_path / 'docs' / 'a.md').write_text('Grüße', 'utf-8')
     (tmp_path / 'b.txt').write_text('0123456789')
     (tmp_path / '.env').write_text('secret')
-    ask = Yes()
+    ask = yes()
     assert await use(
         files(),
         tmp_path,
@@ -84,7 +71,7 @@ async def test_files_are_listed_and_read(tmp_path: Path) -> None:
         'Grüße',
         '234\n… 5 more characters: go on with offset=5.',
     ]
-    assert ask.asked == []
+    assert ask.tools == []
 
 
 @pytest.mark.parametrize(
@@ -134,7 +121,7 @@ async def test_files_list_nothing_from_outside_and_no_more_than_asked_for(tmp_pa
 
 
 async def test_files_are_written_after_someone_was_asked(tmp_path: Path) -> None:
-    ask = Yes()
+    ask = yes()
     said = await use(
         files(write=True),
         tmp_path,
@@ -149,7 +136,7 @@ async def test_files_are_written_after_someone_was_asked(tmp_path: Path) -> None
     assert said[:2] == ['Wrote 7 characters to "new/a.txt".', 'Wrote 9 characters to "new/a.txt".']
     assert ['0 times' in said[2], 'outside' in said[3], 'hidden' in said[4]] == [True] * 3
     assert not (tmp_path.parent / 'b.txt').exists()
-    assert ask.asked == ['write_file', 'edit_file', 'edit_file', 'write_file', 'write_file']
+    assert ask.tools == ['write_file', 'edit_file', 'edit_file', 'write_file', 'write_file']
 
 
 async def test_files_can_not_be_written_unless_that_is_allowed(tmp_path: Path) -> None:
@@ -161,16 +148,16 @@ async def test_files_can_not_be_written_unless_that_is_allowed(tmp_path: Path) -
 @pytest.mark.parametrize(('rule', 'said'), [('deny', DENIED), ('allow', 'Wrote 1 characters to "a".')])
 async def test_rule_comes_before_what_files_says_of_itself(rule: Any, said: str, tmp_path: Path) -> None:
     spec = replace(files(write=True), approval_config={'write_file': rule})
-    ask = Yes()
+    ask = yes()
     assert await use(spec, tmp_path, call('write_file', path='a', content='x'), ask=ask) == [said]
-    assert ask.asked == []
+    assert ask.tools == []
 
 
 async def test_shell_runs_a_command_in_the_folder_after_someone_was_asked(tmp_path: Path) -> None:
     (tmp_path / 'a.txt').write_text('x')
-    ask = Yes()
+    ask = yes()
     assert await use(shell(), tmp_path, call('run', command='ls -1'), ask=ask) == ['a.txt\n(exit status 0)']
-    assert ask.asked == ['run']
+    assert ask.tools == ['run']
 
 
 @pytest.mark.parametrize(
@@ -277,7 +264,7 @@ async def test_shell_passes_no_keys_on(tmp_path: Path, monkeypatch: pytest.Monke
 async def test_shell_allows_a_command_with_the_arguments_that_are_named(
     command: str, asked: int, ran: bool, tmp_path: Path
 ) -> None:
-    ask = Yes()
+    ask = yes()
     # The one with the most words counts, wherever it stands
     commands: Any = {
         'git --version': 'allow',
@@ -289,7 +276,7 @@ async def test_shell_allows_a_command_with_the_arguments_that_are_named(
     }
     (folder := tmp_path / 'folder').mkdir()
     (said,) = await use(shell(commands=commands), folder, call('run', command=command), ask=ask)
-    assert len(ask.asked) == asked
+    assert len(ask.tools) == asked
     assert ('exit status' in said) == ran
 
 
@@ -373,8 +360,10 @@ def test_toolsets_that_are_ready_are_named_in_worker_files(write: Write) -> None
     [
         ('files: {rot: x}', "'files': `rot` is not known. Did you mean `root`?"),
         ('files: {write: 1}', "'files': `write` of `files` cannot be 1."),
+        ('files: {approval: {read_file: {path: {"x*": deny}}}}', "'files': The rule for `read_file` has patterns for"),
         ('files: {max_bytes: many}', "'files': `max_bytes` of `files` cannot be 'many'."),
         ("shell: {commands: {'ls | wc': deny}}", "'shell': 'ls | wc' in `commands` of `shell` names no command."),
+        ('shell: {commands: {"rm *": deny}}', "'shell': 'rm *' in `commands` of `shell` has a `*`"),
         ('shell: {commands: {ls: yes}}', "'shell': 'ls': True is no rule for a command."),
         ('shell: {approval: {rn: deny}}', "'shell': The rule for `rn` names no tool. The tools are called: `run`."),
     ],
@@ -408,10 +397,10 @@ async def depth(ctx: RunContext[CallRuntime]) -> int:
 async def test_plain_functions_are_tools() -> None:
     spec = ToolsetSpec(functions=[double, Tool(depth, name='deep')], approval_config={'double': 'ask'})
     agent = AgentSpec('one', model=script([call('double', number=4), call('deep')]), toolset_specs=[spec])
-    ask = Yes()
+    ask = yes()
     said = await Runtime([agent], approvals=Approvals(ask=ask)).run_entry(calling('one'), 'Go')
     assert sorted(said.split(', ')) == ['1', '8']
-    assert ask.asked == ['double']
+    assert ask.tools == ['double']
 
 
 def test_functions_and_a_toolset_exclude_each_other() -> None:
@@ -441,9 +430,9 @@ async def test_functions_of_a_project_are_tools_with_rules(write: Write) -> None
         a__worker='---\nname: a\nmodel: tools.py:model\nentry: true\ntools:\n  double: ask\n  sub/more.py:half:\n---\n',
     )
     project = load_project(folder)
-    ask = Yes()
+    ask = yes()
     assert await Runtime(project.agents, approvals=Approvals(ask=ask)).run_entry(project.entry, 'Go') == '2'
-    assert ask.asked == ['double']
+    assert ask.tools == ['double']
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def plain(value: Any) -> Any:
         names = [*getattr(type(value), '__pydantic_fields__', ()), *getattr(value, '__dataclass_fields__', ())]
         held = {name: getattr(value, name) for name in names if hasattr(value, name)} | getattr(value, '__dict__', {})
         return plain(held | _hidden(value, 'extra') | _hidden(value, 'private'))
-    if isinstance(value, _DERIVED_FROM) and getattr(value, '__dict__', None):  # it holds something besides
+    if isinstance(value, _DERIVED_FROM) and object.__getstate__(value):  # it holds something besides
         raise _NotShownError
     if isinstance(value, Mapping):
         found = cast('Mapping[Any, Any]', value)

@@ -96,7 +96,7 @@ def render_input(arguments: WorkerArgs, folder: Path, *, hidden: bool = False) -
     return [arguments.prompt(), *found]
 
 
-def attached(name: str, root: Path, *, hidden: bool, missing: bool = False) -> Path:
+def attached(name: str | PurePath, root: Path, *, hidden: bool, missing: bool = False) -> Path:
     """Return the file of a folder that a user or a model has named.
 
     Args:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from fnmatch import fnmatchcase
 from inspect import iscoroutinefunction
-from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -21,8 +20,6 @@ In a pattern, `*` stands for anything, `/` and `..` included, and `?` for one ch
 in whatever order they are written; of several of which none is within another, the strictest."""
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-_TEXTS = {None, 'path'}
-"""What a text may be called in a JSON schema. What has another format, such as a date, has many spellings."""
 
 
 class ApprovalError(ToolsetFirstError):
@@ -153,8 +150,8 @@ def _text(tool: str, name: str, value: object) -> str:
     value = value.value if isinstance(value, Enum) else value
     if value is None:
         return ''
-    if isinstance(value, str | PurePath):
-        return str(value)
+    if isinstance(value, str):
+        return value
     raise ApprovalError(
         f'The rule for `{tool}` has patterns for `{name}`, and the tool gets {value!r}, which is no text. '
         'Judge it with a function of the arguments.'
@@ -206,7 +203,8 @@ def _is_text(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
     if 'enum' in schema or 'const' in schema:
         values: list[Any] = schema.get('enum', [schema.get('const')])
         return all(isinstance(one, str) for one in values)
-    return schema.get('type') == 'string' and schema.get('format') in _TEXTS
+    # What has a format, such as a date or a path, has many spellings
+    return schema.get('type') == 'string' and 'format' not in schema
 
 
 def shown(rule: Rule) -> str:

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import PurePath
 
 from rich.cells import cell_len
 
@@ -64,9 +65,9 @@ def _escape(character: str) -> str:
     return character.encode('unicode_escape', 'surrogatepass').decode('ascii')
 
 
-def quoted(name: str, length: int = 200) -> str:
+def quoted(name: str | PurePath, length: int = 200) -> str:
     """Return a name in quotes, on one line, and folded if it is long."""
-    shown = json.dumps(visible(folded(name, length), strict=True), ensure_ascii=False)
+    shown = json.dumps(visible(folded(str(name), length), strict=True), ensure_ascii=False)
     return shown.replace('\\\\', '\\')
 
 

@@ -50,12 +50,12 @@ class _Files:
         self.root = root.resolve()
         self.hidden, self.max_bytes, self.max_files = hidden, max_bytes, max_files
 
-    def _text(self, path: str) -> str:
+    def _text(self, path: Path) -> str:
         file = attached(path, self.root, hidden=self.hidden)
         self._check_size(path, file.stat().st_size)
         return decoded(file.read_bytes(), f'The file {quoted(path)}')
 
-    def _check_size(self, path: str, size: int) -> None:
+    def _check_size(self, path: Path, size: int) -> None:
         if size > self.max_bytes:
             raise InputError(f'{quoted(path)} has {size:,} bytes, and {self.max_bytes:,} is the limit.')
 
@@ -69,15 +69,15 @@ class _Files:
         names: list[str] = []
         for path in paths:
             with suppress(InputError, ValueError):
-                name = path.relative_to(self.root).as_posix()
+                name = path.relative_to(self.root)
                 attached(name, self.root, hidden=self.hidden)
-                names.append(name)
+                names.append(name.as_posix())
         more = len(names) - self.max_files
         rest = [f'… and {more:,} more: name a narrower pattern.'] if more > 0 else []
         return '\n'.join([*names[: self.max_files], *rest]) or 'no files'
 
     @_told
-    def read_file(self, path: str, offset: int = 0, max_chars: int = 20_000) -> str:
+    def read_file(self, path: Path, offset: int = 0, max_chars: int = 20_000) -> str:
         """Read a text file, from a character on."""
         text = self._text(path)
         begin = max(0, offset)
@@ -86,11 +86,11 @@ class _Files:
         return text[begin:end] + more
 
     @_told
-    def write_file(self, path: str, content: str) -> str:
+    def write_file(self, path: Path, content: str) -> str:
         """Write a text file, in place of what it held."""
         return self._write(path, content)
 
-    def _write(self, path: str, content: str) -> str:
+    def _write(self, path: Path, content: str) -> str:
         data = content.encode()
         self._check_size(path, len(data))
         file = attached(path, self.root, hidden=self.hidden, missing=True)
@@ -99,7 +99,7 @@ class _Files:
         return f'Wrote {len(content):,} characters to {quoted(path)}.'
 
     @_told
-    def edit_file(self, path: str, old: str, new: str) -> str:
+    def edit_file(self, path: Path, old: str, new: str) -> str:
         """Replace a piece of a text file, which must be there exactly once."""
         text = self._text(path)
         if (found := text.count(old) if old else 0) != 1:
@@ -160,6 +160,11 @@ def shell(
     for words, verdict in commands.items():
         if not isinstance(words, str) or verdict not in VERDICTS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ToolsetFirstError(f'{words!r}: {verdict!r} is no rule for a command. Write `allow`, `ask` or `deny`.')
+        if '*' in (begin := _begin(words))[0] or '*' in begin:
+            raise ToolsetFirstError(
+                f'{words!r} in `commands` of `shell` has a `*`, which stands for itself: nothing puts in the names of files. '
+                'Leave it out; what is denied or asked about begins with the words of its rule. `default` is for all others.'
+            )
     known: list[tuple[Any, Verdict]] = [(_begin(words), verdict) for words, verdict in commands.items()]
 
     def judge_command(arguments: dict[str, Any]) -> Verdict:
