@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import tomllib
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from pydantic_ai_slim.fork.errors import ForkError
+from pydantic_ai_slim.fork.names import DIST_NAME
 from series.environments import base_requirements, built_wheel, find_python, make_environment, overrides
 from series.errors import SeriesError
 from series.line import Line, find_line, find_lines
@@ -33,12 +36,14 @@ class Project:
         folder: The folder with its `pyproject.toml`.
         package: What it is called when it is installed.
         on: What its tests run on: `fork`, `base`, or both.
+        needs: Which releases of pydantic-ai it says that it works with.
         beside: The folders of other projects that its tests need.
     """
 
     folder: Path
     package: str
     on: tuple[str, ...]
+    needs: SpecifierSet
     beside: tuple[Path, ...] = ()
 
     @property
@@ -69,13 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def plan(projects: Sequence[Project], lines: Sequence[Line], rest: Sequence[str] = ()) -> list[Part]:
-    """Plan the tests of projects on lines, and on the base of the newest of them where that is to be."""
+    """Plan the tests of projects on the lines that they need, and on the base of the newest where that is to be."""
     return [
         _plan_part(project, line, side, rest)
         for project in projects
         for line in lines
         for side in project.on
-        if side == 'fork' or line == lines[-1]
+        if line.base in project.needs and (side == 'fork' or line == lines[-1])
     ]
 
 
@@ -119,7 +124,9 @@ def _read(path: Path) -> Project:
             'Write `on = ["fork"]`, `on = ["base"]` or `on = ["fork", "base"]`.',
         )
     beside = tuple(ROOT / 'downstream' / name for name in settings.get('beside', ()))
-    return Project(path.parent, package, tuple(cast('list[str]', on)), beside)
+    requirements = map(Requirement, data['project'].get('dependencies', ()))
+    needs = next((one.specifier for one in requirements if one.name == DIST_NAME), SpecifierSet())
+    return Project(path.parent, package, tuple(cast('list[str]', on)), needs, beside)
 
 
 def project_python(line: Line) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from downstream import __main__ as downstream
+from pydantic_ai_slim.fork.names import DIST_NAME
 from series.line import Line
 
 PYPROJECT = '[project]\nname = "first-user"\nversion = "1"\n[dependency-groups]\ntest = ["pytest"]\n'
@@ -58,6 +59,8 @@ def test_downstream_ends_in_a_line_per_project_and_fails_if_one_failed(
 ) -> None:
     write('first_user', '', 'def test_it(): pass')
     write('second_user', '', 'def test_it(): assert False')
+    newer = write('third_user', '', 'def test_it(): pass') / 'pyproject.toml'
+    newer.write_text(newer.read_text().replace('version', f'dependencies = ["{DIST_NAME}>{line.base}"]\nversion'))
 
     assert downstream.main([]) == 1
 
