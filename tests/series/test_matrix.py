@@ -219,13 +219,7 @@ def test_matrix_where_a_test_ends_its_process_goes_on_with_the_others(line: Line
 
 
 def test_matrix_where_the_last_tests_end_their_processes_comes_to_its_end(line: Line, upstream: Upstream) -> None:
-    text = """\
-import os, pytest
-@pytest.mark.parametrize('number', range(20))
-def test_a(number):
-    if number > 17:
-        os._exit(3)
-"""
+    text = 'import os, pytest\n@pytest.mark.parametrize("number", range(20))\ndef test_a(number):\n    number > 17 and os._exit(3)\n'
     found = outcomes(run(line, Tests(upstream(text)), prepare_for_two))
     assert len(found) == 20
     assert [found[f'tests.test_it::test_a[{number}]'] for number in (18, 19)] == [('crashed', 'crashed')] * 2
