@@ -296,9 +296,9 @@ def refused(part: Any) -> str:
         return str(content)
     if isinstance(content, str):
         return content if REFUSED.match(content) else ''
-    held: dict[Any, Any] = content if isinstance(content, dict) else attributes(content)
+    held = cast('dict[Any, Any]', content) if isinstance(content, dict) else attributes(content)
     refuses = held.get('error') or held.get('success') is False or held.get('ok') is False
-    return str(content) if refuses or REFUSED.match(str(held.get('status'))) else ''
+    return str(part.content) if refuses or REFUSED.match(str(held.get('status'))) else ''
 
 
 class Inputs:
