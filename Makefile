@@ -1,6 +1,6 @@
 # The front door: every target is one line of action. `make help` lists them.
 #
-# Needs Python 3.11 or newer (another than `python3` with PYTHON3=…), git and make.
+# Needs Python 3.11 or newer with `venv` (another than `python3` with PYTHON3=…), git and make.
 
 PYTHON3 ?= python3
 LINE ?=

@@ -96,10 +96,10 @@ def _extract(options: Namespace, report: Report) -> str:
 def _verify(options: Namespace, report: Report) -> str:
     name, patch = options.line, options.patch
     # One argument alone may be either.
-    if patch is None and name is not None and not name[0].isdecimal():
+    if patch is None and name is not None and not name[:1].isdecimal():
         name, patch = None, name
     line = find_line(Path.cwd(), name)
-    only = find_patch(line, patch) if patch else None
+    only = None if patch is None else find_patch(line, patch)
     found = verify(line, report, together=options.together, only=only)
     if options.together:
         tests = sum(verified.tests for verified in found)

@@ -65,21 +65,22 @@ def slug(subject: str) -> str:
 
 def find_patch(line: Line, name: str) -> Path:
     """Return the patch of that name: a slug, or `topic/slug`, or as much of it as fits no other."""
-    topic, _, part = '/'.join(name.removesuffix('.patch').split('/')[-2:]).rpartition('/')
+    topic, _, part = '/'.join(name.lower().removesuffix('.patch').split('/')[-2:]).rpartition('/')
     all_names = {patch_name(patch): patch for patch in line.patches}
     named = {one: patch.stem for one, patch in all_names.items() if topic in ('', patch.parent.name)}
     found = [one for one in named if named[one] == part] or [one for one in named if part and part in named[one]]
     if len(found) == 1:
         return all_names[found[0]]
     slugs = get_close_matches(part, [patch.stem for patch in line.patches], n=3, cutoff=0.4)
-    near = found or [one for stem in slugs for one, patch in all_names.items() if patch.stem == stem]
+    near = found or [one for one, patch in all_names.items() if part and part in patch.stem]
+    near = near or [one for stem in slugs for one, patch in all_names.items() if patch.stem == stem]
     raise SeriesError(
         f'Several patches have `{name}` in their names, in `{line.show(line.folder)}`.'
         if found
         else f'There is no patch `{name}` in `{line.show(line.folder)}`.',
         f'Name one of these: {", ".join(f"`{one}`" for one in near)}.'
         if near
-        else '`make overview` lists the patches.',
+        else '`docs/patches.md` lists the patches.',
     )
 
 
@@ -94,6 +95,11 @@ def write_series(git: Git, folder: Path, before: Mapping[str, str], listed: Path
     """
     subjects = git.lines('log', '--reverse', '--format=%s', f'{tree.BASE}..HEAD')
     places = _place(subjects, before)
+    if odd := next((subject for subject in subjects if not 0 < len(slug(subject)) < 200), None):
+        raise SeriesError(
+            f'No file can be named after the subject `{odd:.80}`.',
+            f'Give its commit one of up to 200 letters, with `git -C {git.folder} rebase --interactive {tree.BASE}`.',
+        )
     written = write_patches(git, folder / 'numbered')
     for patch, (path, _), subject in zip(written, places, subjects, strict=True):
         if (folder / path).exists():
@@ -151,7 +157,7 @@ class _Section:
 def _relist(listed: str, places: Mapping[str, str]) -> str:
     """Return a list with other paths.
 
-    A heading stays above the first of its patches that was not moved, and what is said of a patch goes with the patch.
+    A heading stays above its patches, but for those that were moved elsewhere, and what is said of a patch goes with the patch.
     """
     top, sections, comments = _read_list(listed)
     before = [path for section in sections for path in section.paths]
@@ -161,7 +167,10 @@ def _relist(listed: str, places: Mapping[str, str]) -> str:
     headings: dict[str, list[str]] = {}
     for section in sections:
         if there := [path for path in now if path in section.paths]:
-            headings[next((path for path in there if path in stay), there[0])] = section.heading
+            first = now.index(next((path for path in there if path in stay), there[0]))
+            while first and now[first - 1] in section.paths:
+                first -= 1
+            headings[now[first]] = section.heading
     lines = top
     for path, known in places.items():
         lines += [*headings.get(known, ()), *comments.get(known, ()), path]

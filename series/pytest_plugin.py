@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if known := _known_as(item):
             numbers[known] += 1
             item.user_properties.append(('known', f'{known}#{numbers[known]}' if numbers[known] > 1 else known))
-    _use_temporal(os.environ.get('SERIES_TEMPORAL'))
+    _use_temporal(os.environ.get('SERIES_TEMPORAL', ''))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -70,15 +70,15 @@ def _known_as(item: pytest.Item) -> str:
     return ''
 
 
-def _use_temporal(program: str | None) -> None:
-    """Have Temporal start the server that is on this machine, instead of downloading one; or have it not wait for that."""
+def _use_temporal(program: str) -> None:
+    """Have Temporal start the server that is on this machine, instead of downloading one; or have it not wait for that if there is none."""
     testing = sys.modules.get('temporalio.testing')
-    if program is None or testing is None:
+    if testing is None:
         return
     start = testing.WorkflowEnvironment.start_local
 
     async def refuse(*_: object, **__: object) -> None:
-        raise RuntimeError('`temporal` is not on the path, and its server can not be downloaded.')
+        raise RuntimeError('`temporal`, which has the server, is not on the path.')
 
     found = functools.partial(start, dev_server_existing_path=program) if program else refuse
     testing.WorkflowEnvironment.start_local = staticmethod(found)

@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import shutil
-import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -145,8 +144,7 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
         (folder / 'trees').mkdir(parents=True)
         trees = {side: _tree(line, side, tests.clone, folder / 'trees' / side, report) for side in SIDES}
         make = prepare or _Environments(line, folder, tests.clone, report)
-        temporal = _temporal()
-        variables = {} if temporal is None else {'SERIES_TEMPORAL': temporal}
+        variables = {'SERIES_TEMPORAL': shutil.which('temporal') or ''}
         results = [_run_cell(cell, folder, trees, tests, make, variables, report) for cell in cells]
     if all(result.comparison is None for result in results):
         raise SeriesError(
@@ -154,17 +152,6 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
             f'Install one of Python {", ".join(line.python)}, or name one that is here with `--python VERSION` (`PYTHON=VERSION`).',
         )
     return Matrix(results)
-
-
-def _temporal() -> str | None:
-    """Find the command line of Temporal, which has the server that its tests otherwise download: empty if they can't, `None` if they can."""
-    if found := shutil.which('temporal'):
-        return found
-    try:
-        socket.create_connection(('temporal.download', 443), timeout=5).close()
-    except OSError:
-        return ''
-    return None
 
 
 def _tree(line: Line, side: str, upstream: Path, folder: Path, report: Report) -> Git:

@@ -60,10 +60,14 @@ def compare(before: Line, after: Line, report: Report, *, colour: bool = False) 
         # A patch that was moved to another base has other lines around it, and is the same patch still.
         options = (f'--color={"always" if colour else "never"}', '--creation-factor=80')
         found = new.lines('range-diff', *options, *ranges)
-    # Without the patches that didn't change: each is a line with an equals sign.
-    return '\n'.join(
-        line for line in found if not re.match(r'(\x1b\[[\d;]*m)*\s*\d+:\s+[0-9a-f]+ (\x1b\[[\d;]*m)*= ', line)
-    )
+    shown: list[str] = []
+    last = 0
+    for line in found:
+        same = re.match(r'(?:\x1b\[[\d;]*m)*\s*(\d+):\s+[0-9a-f]+ (?:\x1b\[[\d;]*m)*= ', line)
+        # A patch that didn't change has an equals sign, and is left out unless it came before another one
+        shown += [] if same and int(same[1]) > last else [line]
+        last = max(last, int(same[1]) if same else 0)
+    return '\n'.join(shown)
 
 
 def _line_of(line: Line, revision: str, folder: Path) -> Line:

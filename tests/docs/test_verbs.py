@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from series.__main__ import main
+from series.line import find_lines
+from series.message import read_message
+from series.patches import find_patch
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / 'docs/verbs.md').read_text('utf-8')
@@ -29,6 +32,14 @@ def test_verbs_have_a_heading_each(capsys: pytest.CaptureFixture[str]) -> None:
 def test_verbs_names_each_target_of_make() -> None:
     assert TARGETS
     assert [target for target in TARGETS if f'make {target}' not in PAGE] == []
+
+
+def test_the_loop_corrects_the_patch_that_it_verifies() -> None:
+    pattern, name = re.findall(r"--fixup ':/(.+?)'.*?verify PATCH=(\S+)", PAGE, re.DOTALL)[0]
+    for line in find_lines(ROOT):
+        subjects = {patch: read_message(patch).subject for patch in line.patches}
+        # As git does: the youngest
+        assert [patch for patch in subjects if re.search(pattern, subjects[patch])][-1] == find_patch(line, name)
 
 
 def test_pages_name_only_targets_that_make_help_lists() -> None:

@@ -306,7 +306,9 @@ def test_find_patch_of_a_wrong_name_says_the_nearest(series: Line) -> None:
         'heart/add-subtract': 'There is no patch `heart/add-subtract` in `patches/1.0.0`.\nName one of these: `fixes/add-subtract`',
         'subtract': 'Several patches have `subtract` in their names, in `patches/1.0.0`.\n'
         'Name one of these: `fixes/add-subtract`, `fixes/use-subtract`.',
-        '7': 'There is no patch `7` in `patches/1.0.0`.\n`make overview` lists the patches.',
+        'hart/USE': 'There is no patch `hart/USE` in `patches/1.0.0`.\nName one of these: `fixes/use-subtract`.',
+        '7': 'There is no patch `7` in `patches/1.0.0`.\n`docs/patches.md` lists the patches.',
+        '': 'There is no patch `` in `patches/1.0.0`.\n`docs/patches.md` lists the patches.',
     }.items():
         with pytest.raises(SeriesError) as caught:
             find_patch(series, name)

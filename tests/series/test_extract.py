@@ -7,6 +7,7 @@ extract must say what `says.txt` holds and give the patches of `after/`. A scena
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -85,6 +86,12 @@ def test_extract_leaves_headings_above_their_patches_and_takes_along_what_is_sai
         '# Goes away with the second.\nfixes/add-two.patch\n\n# more: others.\nfixes/add-three.patch\n'
     )
     apply(series, quiet)
+    before = listed.read_text()
+    for first in ('two', 'one'):  # within a topic, there and back
+        user.git('-c', 'sequence.editor=sed -i "1{h;d};2{G}"', 'rebase', '--quiet', '--interactive', 'refs/series/base')
+        assert extract(series, quiet) == ['changed the order']
+        assert re.search(rf'# fixes: faults\.\n# .*\nfixes/add-{first}', listed.read_text())
+    assert listed.read_text() == before
     user.git('-c', 'sequence.editor=sed -i "1{h;d};3{G}"', 'rebase', '--quiet', '--interactive', 'refs/series/base')
     assert user.subjects() == ['Add two', 'Add three', 'Add one']
     assert extract(series, quiet) == ['changed the order']
@@ -129,9 +136,20 @@ def test_extract_leaves_a_patch_be_of_which_only_the_ids_of_files_differ(line: L
     assert extract(line, quiet) == []
 
 
-def test_extract_of_patches_that_would_have_one_name_refuses(series: Line, user: User) -> None:
-    user.commit('Add `one`', {'tests/other.txt': '1\n'})
-    with pytest.raises(SeriesError, match=r'^Two commits would be written to `fixes/add-one\.patch`'):
+@pytest.mark.parametrize(
+    ('subject', 'error'),
+    [
+        ('Add `one`', r'Two commits would be written to `fixes/add-one\.patch`'),
+        ('修复', 'No file can be named after the subject `修复`'),
+        ('Add ' + 'x' * 400, 'No file can be named after the subject `Add x+`'),
+    ],
+    ids=['as another', 'without letters', 'long'],
+)
+def test_extract_of_patches_that_cannot_have_their_names_refuses(
+    series: Line, user: User, subject: str, error: str
+) -> None:
+    user.commit(subject, {'tests/other.txt': '1\n'})
+    with pytest.raises(SeriesError, match=f'^{error}'):
         extract(series, quiet)
 
 

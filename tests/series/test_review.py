@@ -73,6 +73,12 @@ def test_review_sees_a_message_that_changed(series: Line, user: User) -> None:
     assert '    -    The order matters.\n    +    The order is all.' in found
 
 
+def test_review_names_a_patch_that_comes_after_one_that_it_came_before(series: Line, user: User) -> None:
+    user.git('-c', 'sequence.editor=sed -i "1{h;d};2{G}"', 'rebase', '--quiet', '--interactive', 'refs/series/base')
+    extract(series, quiet)
+    assert without_ids(review(find_line(series.root), 'HEAD', quiet)) == '1:  . = 2:  . Add one'
+
+
 def test_review_of_what_did_not_change_is_empty(series: Line) -> None:
     shutil.rmtree(series.cache)  # nothing has to be looked at
     assert review(series, 'HEAD', quiet) == ''
