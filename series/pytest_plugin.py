@@ -34,7 +34,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     Its #1324, #1328 and #1371, which no release has yet, do the same.
     """
-    from xdist.scheduler import LoadGroupScheduling
+    from xdist.scheduler import LoadGroupScheduling  # pyright: ignore[reportMissingTypeStubs]
 
     class Scheduling(LoadGroupScheduling):
         def remove_node(self, node: Any) -> str | None:
