@@ -157,15 +157,16 @@ def shell(
         raise ToolsetFirstError(
             f'`default` of `shell` cannot be {default!r}. Write `ask` or `deny`, and name in `commands` what is allowed.'
         )
+    known: list[tuple[list[str], Verdict]] = []
     for words, verdict in commands.items():
         if not isinstance(words, str) or verdict not in VERDICTS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ToolsetFirstError(f'{words!r}: {verdict!r} is no rule for a command. Write `allow`, `ask` or `deny`.')
-        if '*' in (begin := _begin(words))[0] or '*' in begin:
+        known.append((begin := _begin(words), verdict))
+        if '*' in begin[0] or '*' in begin:
             raise ToolsetFirstError(
                 f'{words!r} in `commands` of `shell` has a `*`, which stands for itself: nothing puts in the names of files. '
                 'Leave it out; what is denied or asked about begins with the words of its rule. `default` is for all others.'
             )
-    known: list[tuple[Any, Verdict]] = [(_begin(words), verdict) for words, verdict in commands.items()]
 
     def judge_command(arguments: dict[str, Any]) -> Verdict:
         try:
