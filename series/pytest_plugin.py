@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if known := _known_as(item):
             numbers[known] += 1
             item.user_properties.append(('known', f'{known}#{numbers[known]}' if numbers[known] > 1 else known))
-    _use_temporal(os.environ.get('SERIES_TEMPORAL', ''))
+    _use_temporal(os.environ.get('SERIES_TEMPORAL'))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -70,10 +70,10 @@ def _known_as(item: pytest.Item) -> str:
     return ''
 
 
-def _use_temporal(program: str) -> None:
+def _use_temporal(program: str | None) -> None:
     """Have Temporal start the server that is on this machine, instead of downloading one; or have it not wait for that if there is none."""
     testing = sys.modules.get('temporalio.testing')
-    if testing is None:
+    if program is None or testing is None:
         return
     start = testing.WorkflowEnvironment.start_local
 
