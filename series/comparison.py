@@ -130,10 +130,11 @@ _PASSING = re.compile(
 
 def _lasting(text: str) -> str:
     """Return what pytest showed without what is another in each run: times, ids, addresses, numbers of lines, folders."""
-    text = re.sub(r'/\S*/(?=[^/\s]*)', '', text)
-    # What says where in a file is the patches', not what fails.
-    text = re.sub(r'^(\S+\.py):\d+', r'\1', text, flags=re.MULTILINE)
-    return _PASSING.sub('…', text)
+    # The way to a failure is the patches' as well; pytest marks what failed with `E`.
+    text = '\n'.join(re.findall(r'^E +(?![?] |\+ +where )(.*)', text, re.MULTILINE)) or text
+    text = _PASSING.sub('…', re.sub(r'/\S*/(?=[^/\s]*)', '', text))
+    # How much is shown of what is cut off depends on how long a time was.
+    return re.sub(r'^(.{100}).*\.\.\.$', r'\1…', text, flags=re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,8 @@ def matrix(line: Line, cells: Sequence[Cell], tests: Tests, report: Report, prep
         (folder / 'trees').mkdir(parents=True)
         trees = {side: _tree(line, side, tests.clone, folder / 'trees' / side, report) for side in SIDES}
         make = prepare or _Environments(line, folder, tests.clone, report)
-        variables = {'SERIES_TEMPORAL': shutil.which('temporal') or ''}
+        # With a seed, sets are shown in one order.
+        variables = {'SERIES_TEMPORAL': shutil.which('temporal') or '', 'PYTHONHASHSEED': '0'}
         results = [_run_cell(cell, folder, trees, tests, make, variables, report) for cell in cells]
     if all(result.comparison is None for result in results):
         raise SeriesError(

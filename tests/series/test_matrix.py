@@ -459,17 +459,23 @@ def test_name():
     assert [name(), *ids] == ['other']
 
 def test_same():
-    assert [datetime.now(), object(), os.getpid() + 1_000_000, uuid.uuid4().hex] == [1]
+    assert [datetime.now(), object(), os.getpid() + 1_000_000, uuid.uuid4().hex, set('abcdefgh')] == [1]
+
+def test_behind_other_code():
+    def tools(): raise ValueError('x')
+    def fork(): tools()
+    {'tools': tools, 'fork': fork}[name()]()
 """
     found = run(renamed, Tests(upstream(text)))
     assert found.differences == 0
-    assert len(compared(found).failing) == 2
-    assert compared(found).tests[1].otherwise == []
+    assert len(compared(found).failing) == 3
+    assert [test.test for test in compared(found).tests if test.otherwise] == ['tests.test_it::test_name']
     said = compared(found).listed('')
     assert len(said) == 1
     assert said[0].startswith('- tests.test_it::test_name: failed on both, but says something else:\n      --- base\n')
     assert "-AssertionError: assert ['tools', " in said[0] and "+AssertionError: assert ['fork', " in said[0]
     report = write_report(found, tmp_path / 'report.txt').read_text()
     assert (
-        'Fail on both (Python 3.12, all, highest):\n- tests.test_it::test_name\n- tests.test_it::test_same\n' in report
+        'Fail on both (Python 3.12, all, highest):\n- tests.test_it::test_behind_other_code\n- tests.test_it::test_name\n- tests.test_it::test_same\n'
+        in report
     )
