@@ -241,8 +241,7 @@ def plan_line(
     part = _plan_part(title, chosen, carried_need(line), line, 'carried', found[newest], rest, write_carried)
     if older and newest not in find_line(ROOT).python:
         part = 'left out, as most of them are written for newer Pythons'
-    # Those of an older line are run in no tree.
-    planned[title] = SLOW if 'carried' in skip and not older else part
+    planned[title] = SLOW if 'carried' in skip else part
     return planned
 
 
