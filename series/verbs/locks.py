@@ -53,9 +53,9 @@ def bounds_file(line: Line) -> Path:
 
 
 def for_other_tests(locked: Sequence[str], own: str, others: str, others_lock: str = '') -> list[str]:
-    """Return what a lock lists, with the development dependencies of other tests in place of the line's own.
+    """Return what a lock lists, with the development dependencies of other tests, and their plugins of pytest in place of the line's own.
 
-    Plugins of pytest that do the same in both don't go together. What is in the lock stays in its version; what isn't comes in that of the other lock.
+    Those that do the same in both don't go together. What is in the lock stays in its version; what isn't comes in that of the other lock.
 
     Args:
         locked: The requirements of the lock.
@@ -65,7 +65,8 @@ def for_other_tests(locked: Sequence[str], own: str, others: str, others_lock: s
     """
     ours, theirs = _development(own), _development(others)
     names = {text: canonicalize_name(Requirement(text).name) for text in locked}
-    kept = [text for text in locked if names[text] in theirs or names[text] not in ours]
+    plugins = {name for name in ours if name.startswith('pytest-') or name == 'cassetter'}  # It records requests
+    kept = [text for text in locked if names[text] in theirs or names[text] not in plugins]
     packages: dict[str, Any] = {package['name']: package for package in tomllib.loads(others_lock).get('package', [])}
     # It grows while it's gone through
     added = sorted(theirs.keys() - names.values())

@@ -178,10 +178,10 @@ def test_locks_tell_a_release_that_is_missing_from_an_index_that_is(
 
 
 def test_locks_have_the_development_dependencies_of_other_tests_in_place_of_their_own() -> None:
-    own = '[dependency-groups]\ndev = ["pytest>=8", "new-recorder", "left @ git+https://example.com/left"]'
+    own = '[dependency-groups]\ndev = ["pytest>=8", "pytest-new", "redis", "left @ git+https://example.com/left"]'
     others = '[dependency-groups]\ndev = [{ include-group = "more" }, "old-recorder>=2"]\nmore = ["PyTest>=7"]'
-    locked = ['httpx==1.0', 'new-recorder==3.1 ; python_version >= "3.12"', 'pytest==8.4']
-    assert for_other_tests(locked, own, others) == ['httpx==1.0', 'pytest==8.4', 'old-recorder>=2']
+    locked = ['httpx==1.0', 'pytest-new==3.1 ; python_version >= "3.12"', 'pytest==8.4', 'redis==8.1']
+    assert for_other_tests(locked, own, others) == ['httpx==1.0', 'pytest==8.4', 'redis==8.1', 'old-recorder>=2']
     assert for_other_tests(locked, own, own) == locked
     lock = """
         [[package]]
@@ -193,4 +193,4 @@ def test_locks_have_the_development_dependencies_of_other_tests_in_place_of_thei
         name = "tape"
         version = "8.1"
     """
-    assert for_other_tests(locked, own, others, lock)[2:] == ['old-recorder==2.5', 'tape==8.1']
+    assert for_other_tests(locked, own, others, lock)[3:] == ['old-recorder==2.5', 'tape==8.1']
