@@ -10,6 +10,7 @@ import hashlib
 import os
 import sys
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -44,14 +45,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                 groups[self._split_scope(ended)][ended] = True
             # A process that is given a group with nothing to run asks for no other
             self.workqueue.update({name: tests for name, tests in groups.items() if not all(tests.values())})
-            for other in self.registered_collections.keys() & self.assigned_work:  # Others still look for tests
+            for other in self.nodes:
                 self._reschedule(other)
             return ended
 
         def _reschedule(self, node: Any) -> None:
-            super()._reschedule(node)
-            if self._pending_of(self.assigned_work[node]) == 1:
-                super()._reschedule(node)  # It holds its last test back until it is given another, or told to end
+            if node not in self.registered_collections:  # It still looks for tests
+                return
+            with suppress(OSError):  # It has ended, which is told later
+                super()._reschedule(node)
+                if self._pending_of(self.assigned_work[node]) == 1:
+                    super()._reschedule(node)  # It holds its last test back until it is given another, or told to end
 
     return Scheduling(config, log) if config.getoption('dist') == 'loadgroup' else None
 

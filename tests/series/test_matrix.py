@@ -225,6 +225,22 @@ def test_matrix_where_the_last_tests_end_their_processes_comes_to_its_end(line: 
     assert [found[f'tests.test_it::test_a[{number}]'] for number in (18, 19)] == [('crashed', 'crashed')] * 2
 
 
+def test_matrix_where_processes_end_before_others_in_their_places_are_ready_goes_on(
+    line: Line, upstream: Upstream
+) -> None:
+    text = """\
+import os, time, pytest
+worker = os.environ['PYTEST_XDIST_WORKER']
+time.sleep(worker == 'gw2')
+
+@pytest.mark.parametrize('number', range(6))
+def test_a(number):
+    worker in ('gw0', 'gw1') and os._exit(3)
+"""
+    found = run(line, Tests(upstream(text)), prepare_for_two)
+    assert sorted(outcomes(found).values()) == [('crashed', 'crashed')] * 2 + [('passed', 'passed')] * 4
+
+
 def test_matrix_tells_all_outcomes_apart(line: Line, upstream: Upstream) -> None:
     text = """\
 import pytest
