@@ -15,6 +15,7 @@ from toolset_first import (
     IsolationError,
     Runtime,
     ToolsetBuildContext,
+    ToolsetFirstError,
     ToolsetSpec,
     agent_as_toolset,
 )
@@ -150,6 +151,21 @@ def test_p02_stateful_one_without_a_copy_is_refused() -> None:
 
     with pytest.raises(UserError, match='copy'):
         Runtime([AgentSpec('one', model='test', toolset_specs=[ToolsetSpec(toolset=Uncopied())])])
+
+
+async def test_p02_factory_that_makes_what_only_looks_like_a_toolset_is_refused() -> None:
+    class Proxy:
+        __aenter__ = Keeper().__aenter__
+        __aexit__ = Keeper().__aexit__
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(Keeper(), name)
+
+    made: Any = Proxy()
+    spec = ToolsetSpec(factory=lambda context: made, approval_config={'keep': 'deny'})
+    agent = AgentSpec('one', model=script(call('keep', what='a')), toolset_specs=[spec])
+    with pytest.raises(ToolsetFirstError, match='which is no toolset'):
+        await Runtime([agent]).run_entry(calling('one'), 'Go')
 
 
 async def test_p02_nested_runs_follow_for_sub_agent() -> None:

@@ -172,13 +172,14 @@ async def test_p09_answer_is_remembered_for_the_session_and_not_beyond() -> None
     assert len(someone.questions) == 2
 
 
-async def test_p09_answer_for_one_agent_does_not_count_for_another() -> None:
+@pytest.mark.parametrize('names', ['ab', 'aa'])
+async def test_p09_answer_for_one_agent_does_not_count_for_another_whatever_it_is_called(names: str) -> None:
     someone = yes(remember=True)
-    specs = [AgentSpec(name, model=script(PAY), toolset_specs=[bank(pay='ask')]) for name in 'ab']
-    runtime = Runtime(specs, approvals=Approvals(ask=someone))
-    for name in 'ab':
-        await runtime.run_entry(calling(name), 'Go')
-    assert [question.agent for question in someone.questions] == ['a', 'b']
+    runtime = Runtime(approvals=Approvals(ask=someone))
+    for name in names:
+        agent = AgentSpec(name, model=script(PAY), toolset_specs=[bank(pay='ask')])
+        await runtime.run_entry(calling(agent), 'Go')
+    assert [question.agent for question in someone.questions] == [*names]
 
 
 async def test_p09_handler_is_passed_on_to_agents_that_are_called() -> None:
@@ -222,7 +223,7 @@ async def test_p09_answer_for_a_child_that_is_run_by_hand_counts_for_no_other() 
 @pytest.mark.parametrize('someone', [yes(), no()])
 async def test_p09_child_that_is_run_by_hand_is_asked_about_if_it_is_given_the_handler(someone: Asked) -> None:
     await run_by_hand(Approvals(ask=someone), 'deferred_tool_handler')
-    assert [(question.agent, question.tool) for question in someone.questions] == [('an agent', 'pay')]
+    assert [(question.agent, question.tool) for question in someone.questions] == [('child', 'pay')]
     assert bool(PAID) == someone.answer(someone.questions[0]).approved
 
 

@@ -72,6 +72,11 @@ def test_p10_run_asks_about_calls_that_need_approval(typed: str, said: str, writ
     assert asked in done.stderr
 
 
+def test_p10_line_of_a_chat_that_nobody_types_is_an_input_and_no_answer(write: Write, run: Run) -> None:
+    done = run('run', write(tools__py=TOOLS, a__worker=PAYING), '--chat', input='Pay\ny\n')
+    assert done.stdout == 2 * 'All calls that need approval are rejected.\n'
+
+
 def test_p10_reject_all_rejects_and_excludes_approve_all(write: Write, run: Run) -> None:
     folder = write(tools__py=TOOLS, a__worker=PAYING)
     assert run('run', folder, 'Pay', '--reject-all').stdout == 'All calls that need approval are rejected.\n'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -15,16 +16,18 @@ from pydantic import (
     AliasChoices,
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     HttpUrl,
     PlainValidator,
     Secret,
     SecretStr,
     StringConstraints,
+    Tag,
     field_serializer,
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
-from pydantic_ai import FunctionToolset, RunContext, Tool, ToolReturn
+from pydantic_ai import Agent, DeferredToolRequests, FunctionToolset, RunContext, Tool, ToolReturn
 from pydantic_ai.exceptions import ApprovalRequired
 from pydantic_ai.tools import ToolDefinition
 from support import Keeper, Server, StatefulKeeper, call, calling, entry, script, scripts
@@ -34,6 +37,7 @@ from toolset_first import (
     ApprovalDenied,
     ApprovalError,
     Approvals,
+    CallRuntime,
     EntrySpec,
     ProjectError,
     Question,
@@ -384,6 +388,31 @@ async def test_answer_counts_for_what_runs_whatever_its_type_shows(
     assert seen == [{'amount': sent(number), 'more': 1} for number in ((1, 99999) if is_shown else (1, 1, 99999))]
 
 
+class Pay(BaseModel):
+    account: str
+
+
+class Close(Pay):
+    pass
+
+
+DEEDS: Any = Annotated[
+    Annotated[Pay, Tag('pay')] | Annotated[Close, Tag('close')], Discriminator(lambda sent: sent['deed'])
+]
+
+
+async def test_answer_counts_for_what_the_model_wrote_where_two_types_look_the_same() -> None:
+    def do(deed: Any, more: int = 1) -> None:
+        RAN.append(type(deed))
+
+    do.__annotations__['deed'] = DEEDS
+    seen: list[Any] = []
+    spec = ToolsetSpec(toolset=FunctionToolset[Any]([do]), approval_config={'do': 'ask'})
+    steps = [call('do', deed={'deed': deed, 'account': 'a'}) for deed in ('pay', 'pay', 'close')]
+    await run(spec, *steps, 'done', approvals=asking(seen, lambda: Answer(True, remember=True)))
+    assert (RAN, len(seen)) == ([Pay, Pay, Close], 2)
+
+
 def test_address_is_shown_in_full() -> None:
     assert shown({'to': HttpUrl('http://a')}, {}) == ({'to': 'http://a/'}, True)
 
@@ -459,6 +488,36 @@ async def test_rule_of_each_agent_holds_where_they_share_a_toolset() -> None:
     )
     runtime = Runtime([one, two], approvals=Approvals('approve-all'))
     assert await runtime.run_entry(calling('one'), 'Go') == DENIED
+
+
+@pytest.mark.parametrize('by_hand', [False, True])
+@pytest.mark.parametrize('wrap', [lambda one: one, lambda one: one.approval_required()])
+async def test_rule_holds_within_whatever_is_put_around_a_toolset_that_is_handed_on(
+    wrap: Callable[[Any], Any], by_hand: bool
+) -> None:
+    async def delegate(ctx: RunContext[CallRuntime]) -> str:
+        toolset, _ = map(wrap, ctx.for_sub_agent())
+        model = script(call('rm', path='a'))
+        if not by_hand:
+            specs = [ToolsetSpec(toolset=toolset, shared=True)]
+            return await ctx.deps.call_agent(AgentSpec('child', model=model, toolset_specs=specs), 'Go')
+        child = Agent[Any, Any](model, toolsets=[toolset], output_type=[str, DeferredToolRequests])
+        return str(await child.run('Go', deferred_tool_handler=ctx.deferred_tool_handler))
+
+    disk = ToolsetSpec(toolset=FunctionToolset[Any]([rm]), approval_config={'rm': 'deny'})
+    boss = AgentSpec('boss', model=script(call('delegate')), toolset_specs=[disk, ToolsetSpec(functions=[delegate])])
+    with suppress(ApprovalError):  # what was approved asks again
+        await Runtime(approvals=Approvals('approve-all')).run_entry(calling(boss), 'Go')
+    assert RAN == []
+
+
+async def test_approvals_that_are_changed_halfway_count_from_the_next_call_on() -> None:
+    def lock(ctx: RunContext[CallRuntime]) -> None:
+        ctx.deps.runtime.approvals = Approvals('reject-all')
+
+    spec = ToolsetSpec(functions=[lock, rm], approval_config={'rm': 'ask'})
+    said = await run(spec, call('lock'), call('rm', path='a'), approvals=Approvals('approve-all'))
+    assert said == 'All calls that need approval are rejected.'
 
 
 async def test_default_that_is_changed_afterwards_counts_at_once() -> None:

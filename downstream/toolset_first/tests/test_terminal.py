@@ -173,6 +173,7 @@ def test_check_is_escaped(write: Write) -> None:
         ('a\u00a0b', 'a\u00a0b', r'a\xa0b'),
         ('\ud800', r'\ud800', r'\ud800'),
         ('a\U000e0041', 'a\U000e0041', r'a\U000e0041'),
+        ('a\u3164\ufe0f', 'a\u3164\ufe0f', r'a\u3164\ufe0f'),
     ],
 )
 def test_visible_escapes_what_deceives(text: str, plain: str, strict: str) -> None:
@@ -180,14 +181,19 @@ def test_visible_escapes_what_deceives(text: str, plain: str, strict: str) -> No
     assert visible(text, strict=True) == strict
 
 
-def on_a_terminal(folder: Path, *arguments: str, **environment: str) -> str:
-    """Return what a terminal shows, with nobody at it."""
+def on_a_terminal(folder: Path, *arguments: str, typed: bytes = b'', **environment: str) -> str:
+    """Return what a terminal shows to someone who has typed that beforehand, and then nothing."""
     outside, inside = pty.openpty()
     command = [*PROGRAM, 'run', str(folder), 'Go', *arguments]
     environ = {**os.environ, 'TERM': 'dumb', **environment}
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=inside, stderr=inside, env=environ)
+    os.write(outside, typed)
+    process = subprocess.Popen(command, stdin=inside, stdout=inside, stderr=inside, env=environ)
     os.close(inside)
-    shown = b''.join(_pieces(outside))
+    shown = b''
+    for piece in _pieces(outside):
+        shown += piece
+        if piece.endswith(b'[N]o: '):
+            os.write(outside, b'\4')  # the end of the input
     os.close(outside)
     process.wait()
     return shown.decode().replace('\r\n', '\n')
@@ -208,6 +214,10 @@ def test_result_is_escaped_on_a_terminal_and_left_alone_in_a_file(folder: Path) 
     said = 'a\u202eb\x1b[2Jc\nd'
     assert 'a\\u202eb\\x1b[2Jc\nd\n' in on_a_terminal(folder, '--approve-all', SAID=said)
     assert f'{said}\n' in run(folder, '--approve-all', SAID=said).stdout
+
+
+def test_line_that_was_typed_before_a_question_is_no_answer_to_it(folder: Path) -> None:
+    assert 'The user denied this call.' in on_a_terminal(folder, typed=b'y\ny\n')
 
 
 def interrupted(folder: Path, *arguments: str, at: str) -> tuple[int, str, str]:
@@ -232,9 +242,8 @@ def interrupted(folder: Path, *arguments: str, at: str) -> tuple[int, str, str]:
 QUESTION = 'Allow it? [y]es, [a]lways for this very call, [N]o: '
 
 
-@pytest.mark.parametrize('arguments', [['Go'], ['Go', '--chat']], ids=['run', 'chat'])
-def test_interrupt_at_an_approval_is_one_line_and_toolsets_are_exited(folder: Path, arguments: list[str]) -> None:
-    status, out, rest = interrupted(folder, *arguments, at=QUESTION)
+def test_interrupt_at_an_approval_is_one_line_and_toolsets_are_exited(folder: Path) -> None:
+    status, out, rest = interrupted(folder, 'Go', at=QUESTION)
     assert (status, out, rest) == (130, 'exited with CancelledError\n', '\ninterrupted\n')
 
 

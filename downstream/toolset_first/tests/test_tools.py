@@ -323,8 +323,11 @@ async def test_examples_run_no_attack_unapproved(command: str, tmp_path: Path) -
         assert await runtime.run_entry(calling('one'), 'Go') == 'All calls that need approval are rejected.'
 
 
-async def test_shell_runs_no_program_of_the_folder_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv('PATH', f'.{os.pathsep}{os.pathsep}{os.environ["PATH"]}')
+@pytest.mark.parametrize('path', [f'.{os.pathsep}{os.pathsep}{os.environ["PATH"]}', '.', ''])
+async def test_shell_runs_no_program_of_the_folder_by_its_name(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv('PATH', path)
     (tmp_path / 'ls').write_text('#!/bin/sh\necho mine')
     (tmp_path / 'ls').chmod(0o755)
     assert await use(shell(), tmp_path, call('run', command='ls')) == ['ls\n(exit status 0)']

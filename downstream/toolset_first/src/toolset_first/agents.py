@@ -14,7 +14,15 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from pydantic import AfterValidator, TypeAdapter
-from pydantic_ai import AbstractToolset, Agent, DeferredToolRequests, FunctionToolset, ModelRetry, RunContext
+from pydantic_ai import (
+    AbstractToolset,
+    Agent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    FunctionToolset,
+    ModelRetry,
+    RunContext,
+)
 from pydantic_ai.capabilities import NativeTool
 from pydantic_ai.messages import (
     ModelMessage,
@@ -150,6 +158,10 @@ class Agents:
         if approvals is not None and not isinstance(approvals, Approvals):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f'`approvals` are `Approvals` or `None`, not {approvals!r}.')
         self._approvals = approvals
+
+    async def answer(self, ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults | None:
+        """Answer what a model response asks, as `approvals` says by then; without any, nobody does."""
+        return await self.approvals(ctx, requests) if self.approvals else None
 
     @property
     def usage(self) -> RunUsage:
@@ -306,7 +318,7 @@ class CallRuntime:
                 toolsets=toolsets,
                 usage=usage,
                 usage_limits=spec.usage_limits or self.runtime.call_limits,
-                deferred_tool_handler=self.runtime.approvals,
+                deferred_tool_handler=self.runtime.answer,
             ) as run:
                 async for node in run:
                     if Agent.is_call_tools_node(node):

@@ -137,7 +137,7 @@ class Approvals:
     ask: Ask | None = None
     on_denial: OnDenial = 'tell'
     default: Verdict = 'allow'
-    _remembered: dict[tuple[str, str, str], Answer] = field(default_factory=dict[Any, Answer], repr=False)
+    _remembered: dict[tuple[int, str, str], tuple[Any, Answer]] = field(default_factory=dict[Any, Any], repr=False)
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     def __post_init__(self) -> None:
@@ -151,54 +151,44 @@ class Approvals:
         """Answer what a model response asks; this is the `deferred_tool_handler` of all runs."""
         results = DeferredToolResults()
         for call in requests.approvals:
-            # An agent that a tool runs by itself has other `deps`, and its toolsets have no guard.
-            frame = getattr(ctx.deps, 'frame', None)
-            name = frame.name if frame else 'an agent'
-            sent = call.args_as_dict()
             judged = requests.metadata.get(call.tool_call_id, {}).get(JUDGED)
-            if isinstance(judged, Judged):
-                answer = await self.decide(name, call.tool_name, judged, sent)
-            else:
-                judged = Judged('ask', sent)
-                answer = await self.decide(name, call.tool_name, judged, sent, remembers=False)
+            answer = await self.decide(ctx.agent, call.tool_name, judged, call.args_as_dict())
             results.approvals[call.tool_call_id] = answer.approved or ToolDenied(answer.message)
-            results.metadata[call.tool_call_id] = {JUDGED: judged}
+            if judged:
+                results.metadata[call.tool_call_id] = {JUDGED: judged}
         return results
 
-    async def decide(
-        self, agent: str, tool: str, judged: Judged, sent: Mapping[str, Any], *, remembers: bool = True
-    ) -> Answer:
+    async def decide(self, caller: Any, tool: str, judged: Judged | None, sent: Mapping[str, Any]) -> Answer:
         """Return what is said of a call: by its rule, by whoever answers for everybody, or by someone who is asked.
 
         Args:
-            agent: Who calls.
+            caller: Who calls: an agent, or the spec of an entry.
             tool: What is called.
-            judged: What was judged, and runs.
+            judged: What was judged, and runs; `None` for a toolset without a guard, as an agent may have that a tool runs by itself.
             sent: What the model wrote.
-            remembers: Whether an answer may count for later calls; not if others may have the agent's name, or what runs isn't known.
 
         Raises:
             ApprovalDenied: It is denied, and denials end the run.
         """
-        answer = await self._answer(agent, tool, judged, sent, remembers)
+        answer = await self._answer(caller, tool, judged, sent)
         if not answer.approved and self.on_denial == 'stop':
-            raise ApprovalDenied(f'`{tool}` of {agent!r} was denied: {answer.message}')
+            raise ApprovalDenied(f'`{tool}` of {caller.name!r} was denied: {answer.message}')
         return answer
 
-    async def _answer(self, agent: str, tool: str, judged: Judged, sent: Mapping[str, Any], remembers: bool) -> Answer:
-        if judged.verdict != 'ask':
+    async def _answer(self, caller: Any, tool: str, judged: Judged | None, sent: Mapping[str, Any]) -> Answer:
+        if judged and judged.verdict != 'ask':
             return Answer(judged.verdict == 'allow', 'The rules of this project do not allow this call.')
         if self.mode != 'prompt' or self.ask is None:
             return Answer(self.mode == 'approve-all', 'All calls that need approval are rejected.')
         # A copy, which whoever is asked can't change what runs with
-        arguments, says_all = shown(judged.arguments, sent)
-        remembers &= says_all
-        key = agent, tool, json.dumps(arguments, sort_keys=True)
+        arguments, remembers = shown(judged.arguments, sent) if judged else (dict(sent), False)
+        # Not by what is shown alone, since values of two types may look the same, nor by a name, which another agent may have
+        key = id(caller), tool, json.dumps([sent, arguments], sort_keys=True, default=repr)
         async with self._asking:
             if remembers and key in self._remembered:
-                return self._remembered[key]
-            answer = self.ask(Question(agent, tool, arguments))
+                return self._remembered[key][1]
+            answer = self.ask(Question(caller.name or 'an agent', tool, arguments))
             answer = _read(await answer if isawaitable(answer) else answer)
             if remembers and answer.remember:
-                self._remembered[key] = answer
+                self._remembered[key] = caller, answer  # so that no other caller gets its `id()`
             return answer

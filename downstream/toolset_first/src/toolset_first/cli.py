@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -78,6 +78,8 @@ def run(
         raise typer.BadParameter('`--approve-all` and `--reject-all` exclude each other.')
     with _errors(debug):
         project = load_project(folder, *(file or ()))
+        # Each line of a chat is an input: one that nobody types is no answer to what nobody has read.
+        reject_all = reject_all or (chat and not sys.stdin.isatty())
         mode = 'approve-all' if approve_all else 'reject-all' if reject_all else 'prompt'
         display = Display()
         runtime = Runtime(
@@ -244,6 +246,11 @@ async def ask(question: Question) -> Answer:
         _print_lines(lines)
     if long:
         _print_escaped(f'  ⚠ {long:,} characters are above: read them all', 'bold yellow')
+    if sys.stdin.isatty():
+        with suppress(ImportError):
+            import termios
+
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
     said = (await read('Allow it? [y]es, [a]lways for this very call, [N]o: ')).lower()
     return Answer(said in ('y', 'yes', 'a', 'always'), remember=said in ('a', 'always'))
 

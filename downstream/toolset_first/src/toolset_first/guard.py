@@ -86,9 +86,11 @@ class Guarded(WrapperToolset[Any]):
             return await self._call(name, tool_args, ctx, tool)
 
     async def _call(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
-        given: Mapping[str, Any] = ctx.tool_call_metadata or {}
-        judged = given.get(JUDGED) if ctx.tool_call_approved else None
-        if isinstance(judged, Judged):
+        given = dict(ctx.tool_call_metadata or {})
+        judged = given.pop(JUDGED, None)
+        # A guard within judges for itself: it may be that of another agent, which has handed its toolset on
+        ctx = replace(ctx, tool_call_metadata=given or None)
+        if isinstance(judged, Judged) and ctx.tool_call_approved:
             try:
                 return await super().call_tool(name, judged.arguments, ctx, tool)
             except ApprovalRequired as error:
@@ -106,7 +108,9 @@ class Guarded(WrapperToolset[Any]):
                 return await super().call_tool(name, tool_args, ctx, tool)
             except ApprovalRequired as error:
                 metadata = error.metadata or {}
-                verdict = _with_its_own(rule, verdict)
+                within = metadata.get(JUDGED)
+                is_denied = isinstance(within, Judged) and within.verdict == 'deny'
+                verdict = 'deny' if is_denied else _with_its_own(rule, verdict)
         raise ApprovalRequired(metadata={**metadata, JUDGED: Judged(verdict, tool_args)})
 
 

@@ -206,7 +206,7 @@ class CallScope:
                 else 'needs approval, and nobody is there to give it'
             )
             raise ApprovalError(f'`{name}` of the entry {self.entry.name!r} {what}.')
-        answer = await approvals.decide(self.entry.name, name, judged, sent)
+        answer = await approvals.decide(self.entry, name, judged, sent)
         if not answer.approved:
             raise ApprovalDenied(f'`{name}` of {self.entry.name!r} was denied: {answer.message}')
         return judged

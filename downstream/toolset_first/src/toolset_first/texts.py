@@ -15,6 +15,8 @@ _NEVER = {'Cc', 'Cs', 'Zl', 'Zp'}
 """Control characters, halves of characters, and what breaks lines."""
 _TURNS = frozenset('\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069')
 """What changes the direction that text is shown in, so that it reads otherwise than it runs."""
+_UNSEEN = re.compile('FILLER|BLANK|JOINER|VARIATION SELECTOR')
+"""Names of characters that count as printable, and print nothing."""
 
 
 def visible(text: str, *, keep: str = '', strict: bool = False) -> str:
@@ -57,7 +59,7 @@ def _is_escaped(character: str, strict: bool) -> bool:
     if character.isascii():
         return not character.isprintable()
     if strict:
-        return not character.isprintable()
+        return not character.isprintable() or bool(_UNSEEN.search(unicodedata.name(character, '')))
     return character in _TURNS or unicodedata.category(character) in _NEVER
 
 

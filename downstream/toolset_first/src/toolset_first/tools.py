@@ -184,7 +184,8 @@ def shell(
             """Run a command, such as `git log -3`. There is no shell: no pipes, redirections, or variables."""
             passed = {name: os.environ[name] for name in (*_PASSED_ON, *environment) if name in os.environ}
             # Not what the agent may have written into its folder
-            passed['PATH'] = os.pathsep.join(filter(os.path.isabs, passed.get('PATH', os.defpath).split(os.pathsep)))
+            kept = filter(os.path.isabs, passed.get('PATH', '').split(os.pathsep))
+            passed['PATH'] = os.pathsep.join(kept) or os.defpath
             try:
                 status, output = await _run(_words(command), context.folder / folder, passed, timeout, max_chars)
             except InputError as error:
