@@ -14,7 +14,6 @@ from toolset_first import (
     AgentSpec,
     CallRuntime,
     EntrySpec,
-    ProjectError,
     Runtime,
     ToolsetFirstError,
     ToolsetSpec,
@@ -177,22 +176,6 @@ def test_limits_are_set_in_worker_files_and_on_the_command_line(
     assert done.exit_code == (0 if message is None else 1), done.stderr
     if message:
         assert message in done.stderr.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ('front', 'fault'),
-    [
-        ('usage_limits: {requests: 3}\n', "6: There is no limit 'requests'. There are: "),
-        ('usage_limits: {request_limit: -3}\n', '6: `request_limit` is a number, not -3.'),
-        ('usage_limits: {request_limit: true}\n', '6: `request_limit` is a number, not True.'),
-        ('usage_limits: {request_limit: 3.5}\n', '6: `request_limit` is a whole number, not 3.5.'),
-    ],
-)
-def test_wrong_limits_have_file_and_line(front: str, fault: str, write: Write) -> None:
-    folder = write(tools__py=TOOLS, a__worker=WORKER.format(front))
-    with pytest.raises(ProjectError) as error:
-        load_project(folder)
-    assert error.value.faults[0].startswith(f'{folder}/a.worker:{fault}')
 
 
 def test_limits_of_all_agents_are_for_the_entry(write: Write) -> None:

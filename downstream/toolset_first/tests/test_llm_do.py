@@ -176,21 +176,3 @@ def test_worker_file_with_a_name_only_is_read(write: Write) -> None:
     (spec,) = load_project(write(a__worker='---\nname: a\nentry: true\n---\nOne.\n\nTwo.\n')).agents
     assert (spec.name, spec.model, spec.description, spec.instructions) == ('a', None, None, 'One.\n\nTwo.')
     assert (list(spec.toolset_specs), list(spec.compatible_models), spec.schema_in) == ([], [], None)
-
-
-@pytest.mark.parametrize(
-    ('front', 'fault'),
-    [
-        ('- this\n- is', '2: The front matter holds no keys.'),
-        ('name: a\ntoolsets: keeper', '3: `toolsets`'),
-        ('name: a\ntoolsets: [123]', '3: `toolsets`'),
-        ('name: a\nserver_side_tools: web_search', '3: `server_side_tools`'),
-        ('name: a\ncompatible_models: not-a-list', '3: `compatible_models`'),
-        ('name: a\nschema_in_ref: [not-a-text]', '3: `schema_in_ref`'),
-    ],
-)
-def test_value_of_a_worker_file_of_a_wrong_type_has_file_and_line(front: str, fault: str, write: Write) -> None:
-    folder = write(a__worker=f'---\n{front}\n---\n')
-    with pytest.raises(ProjectError) as error:
-        load_project(folder)
-    assert error.value.faults[0].startswith(f'{folder}/a.worker:{fault}')

@@ -134,7 +134,7 @@ def test_p05_chat_names_the_stateful_instances_of_the_agents_that_may_be_first()
 
     def named(runtime: Runtime, spec: EntrySpec) -> list[Any]:
         kept = runtime.create_scope(spec, chat=True).runtime.kept
-        return list(kept.toolsets) if kept else []
+        return list(kept._named) if kept else []  # pyright: ignore[reportPrivateUsage]
 
     runtime = Runtime([first, second])
     assert named(runtime, EntrySpec(agent_as_toolset(first), 'start')) == [one]

@@ -18,6 +18,7 @@ TOOLS = """
 
     echoing = echo()
     keeper = StatefulKeeper()
+    def double(number: int) -> int: return 2 * number
     made = ToolsetSpec(factory=lambda context: Keeper(), options={'size': 1})
     keeping = script(call('keep', what='x'))
     recursive = scripts({'1': [call('self', input='2')], '2': ['deep']})
@@ -139,40 +140,13 @@ async def test_p07_reference_is_relative_to_its_file_and_imports_nothing_twice(w
             ],
         ),
         ('---\nname: a\n\ndescription: 2024-13-45\n---\n', ['4: month must be in 1..12.']),
-        ('---\nname: a\ndescription: !!int "abc"\n---\n', ["3: invalid literal for int() with base 10: 'abc'."]),
         (f'---\nname: a\ntools: {"[" * 3000}\n---\n', ['1: The front matter is nested too deeply.']),
-        (
-            '---\nname: a\nusage_limits: {total_tokens_limit: .nan}\n---\n',
-            ['3: `total_tokens_limit` is a number, not nan.'],
-        ),
-        ('---\nname: a\ntoolsets: {shell: {timeout: -1}}\n---\n', ["3: 'shell': `timeout` of `shell` cannot be -1."]),
-        ('---\nname: a\ntoolsets: {files: {max_bytes: 0}}\n---\n', ["3: 'files': `max_bytes` of `files` cannot be 0."]),
-        (
-            '---\nname: a\ntoolsets: {shell: {environment: [5]}}\n---\n',
-            ["3: 'shell': `environment` of `shell` cannot be [5]."],
-        ),
         (
             '---\nname: a\ntoolsets: [keeper, b, c]\n---\n',
             [
                 "3: 'b': There is no toolset or agent of this name. There are: a, files, keeper, made, shell.",
                 "3: 'c': There is no toolset or agent of this name. There are: a, files, keeper, made, shell.",
             ],
-        ),
-        (
-            '---\nname: a\nschema_in_ref: tools.py:keeper\n---\n',
-            ['3: `tools.py` has no type `keeper`, but'],
-        ),
-        ('---\nname: a\nschema_in_ref: tools.py:ToolsetSpec\n---\n', ['3: `tools.py:ToolsetSpec` is no subclass']),
-        ('---\nname: a\nschema_in_ref: Question\n---\n', ['3: `Question` refers to no file of this project.']),
-        ('---\nname: a\nmodel: ../x.py:y\n---\n', ['3: `../x.py:y` refers to no file of this project.']),
-        ('---\nname: a\nmodel: tools.py:keeper\n---\n', ['3: `tools.py` has no Model `keeper`, but']),
-        (
-            '---\nname: a\nserver_side_tools: [telepathy]\n---\n',
-            ["3: There is no server-side tool 'telepathy'. There are:"],
-        ),
-        (
-            '---\nname: a\nserver_side_tools:\n  web_search: {wrong: 1}\n---\n',
-            ["3: 'web_search': "],
         ),
     ],
 )
@@ -183,6 +157,63 @@ def test_p07_faults_have_file_and_line(text: str, faults: list[str], write: Writ
     assert len(error.value.faults) == len(faults)
     for found, expected in zip(error.value.faults, faults, strict=True):
         assert found.startswith(f'{folder}/bad.worker:{expected}')
+
+
+WRONG_VALUES = [
+    ('description: !!int "abc"', "invalid literal for int() with base 10: 'abc'."),
+    ('usage_limits: {total_tokens_limit: .nan}', '`total_tokens_limit` is a number, not nan.'),
+    ('usage_limits: {requests: 3}', "There is no limit 'requests'. There are: "),
+    ('usage_limits: {request_limit: -3}', '`request_limit` is a number, not -3.'),
+    ('usage_limits: {request_limit: true}', '`request_limit` is a number, not True.'),
+    ('usage_limits: {request_limit: 3.5}', '`request_limit` is a whole number, not 3.5.'),
+    ('compatible_models: not-a-list', '`compatible_models`'),
+    ('schema_in_ref: [not-a-text]', '`schema_in_ref`'),
+    ('schema_in_ref: tools.py:keeper', '`tools.py` has no type `keeper`, but'),
+    ('schema_in_ref: tools.py:ToolsetSpec', '`tools.py:ToolsetSpec` is no subclass'),
+    ('schema_in_ref: Question', '`Question` refers to no file of this project.'),
+    ('model: ../x.py:y', '`../x.py:y` refers to no file of this project.'),
+    ('model: tools.py:keeper', '`tools.py` has no Model `keeper`, but'),
+    ('server_side_tools: web_search', '`server_side_tools`'),
+    ('server_side_tools: [telepathy]', "There is no server-side tool 'telepathy'. There are:"),
+    ('server_side_tools: {web_search: {wrong: 1}}', "'web_search': "),
+    ('tools: [triple]', "There is no function 'triple'. There are: double."),
+    ('tools: [double, double]', "'double' is there twice. Leave one of the two out."),
+    ('tools: {double: maybe}', "The rule 'maybe' for `double` is none."),
+    ('tools: {double: {number: {"3": deny}}}', 'The rule for `double` has patterns for `number`, which is no text.'),
+    ('tools: ["tools.py:keeper"]', '`tools.py` has no function `keeper`'),
+    ('toolsets: keeper', '`toolsets`'),
+    ('toolsets: [123]', '`toolsets`'),
+    ('toolsets: {keeper: {}, keeper: {}}', "The key 'keeper' is there twice."),
+    ('toolsets: {keeper: {approval: {kep: deny}}}', "'keeper': The rule for `kep` names no tool"),
+    ('toolsets: {made: {approval: {kep: deny}}}', "'made': The rule for `kep` names no tool"),
+    ('toolsets: {a: {approval: {b: deny}}}', "'a': The rule for `b` names no tool. The tools are called: `a`."),
+    ('toolsets: {keeper: {approval: {keep: {wat: {"*": deny}}}}}', "'keeper': The rule for `keep` names no parameter"),
+    ('toolsets: {keeper: {approval: {keep: {what: {3: deny}}}}}', "'keeper': The rule {'what': {3:"),
+    ('toolsets: {keeper: {approval: {keep: no}}}', "'keeper': The rule False for `keep` is none."),
+    ('toolsets: {keeper: {approval: }}', "'keeper': `approval` has a rule for each tool, not None."),
+    ('toolsets: {keeper: {approval: []}}', "'keeper': `approval` has a rule for each tool, not []."),
+    ('toolsets: {keeper: {approval: {keep: deny, keep: allow}}}', "The key 'keep' is there twice."),
+    ('toolsets: {files: {rot: x}}', "'files': `rot` is not known. Did you mean `root`?"),
+    ('toolsets: {files: {write: 1}}', "'files': `write` of `files` cannot be 1."),
+    ('toolsets: {files: {max_bytes: many}}', "'files': `max_bytes` of `files` cannot be 'many'."),
+    ('toolsets: {files: {max_bytes: 0}}', "'files': `max_bytes` of `files` cannot be 0."),
+    ('toolsets: {files: {approval: {read_file: {path: {"x*": deny}}}}}', "'files': The rule for `read_file`"),
+    ('toolsets: {shell: {timeout: -1}}', "'shell': `timeout` of `shell` cannot be -1."),
+    ('toolsets: {shell: {environment: [5]}}', "'shell': `environment` of `shell` cannot be [5]."),
+    ("toolsets: {shell: {commands: {'ls | wc': deny}}}", "'shell': 'ls | wc' in `commands` of `shell` names"),
+    ('toolsets: {shell: {commands: {"rm *": deny}}}', "'shell': 'rm *' in `commands` of `shell` has a `*`"),
+    ('toolsets: {shell: {commands: {ls: yes}}}', "'shell': 'ls': True is no rule for a command."),
+    ('toolsets: {shell: {commands: {}, approval: {run: allow}}}', "'shell': `approval` has rules for run"),
+    ('toolsets: {shell: {approval: {rn: deny}}}', "'shell': The rule for `rn` names no tool."),
+]
+
+
+@pytest.mark.parametrize(('front', 'fault'), WRONG_VALUES)
+def test_p07_wrong_value_has_file_and_line(front: str, fault: str, write: Write) -> None:
+    folder = write(tools__py=TOOLS, bad__worker=f'---\nname: a\n{front}\n---\n')
+    with pytest.raises(ProjectError) as error:
+        load_project(folder)
+    assert error.value.faults[0].startswith(f'{folder}/bad.worker:3: {fault}')
 
 
 def test_p07_faults_of_all_files_are_told_at_once(write: Write) -> None:

@@ -90,11 +90,6 @@ def test_p08_no_entry_is_refused(write: Write) -> None:
         load_project(folder)
 
 
-def test_p08_no_folder_is_refused_with_what_makes_one() -> None:
-    with pytest.raises(ProjectError, match='Make a project there with `toolset-first new nowhere`'):
-        load_project('nowhere')
-
-
 @pytest.mark.parametrize(
     'files',
     [
@@ -111,22 +106,6 @@ def test_p08_two_things_of_one_name_are_refused_with_both_files(files: dict[str,
     first, second = (f'{folder}/{name.replace("__", ".")}' for name in files)
     assert first in str(error.value)
     assert second in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ('text', 'fault'),
-    [
-        ('x = 1\n1 / 0', '2: ZeroDivisionError: division by zero'),
-        ('x = (', "1: SyntaxError: '(' was never closed"),
-        ('from nowhere import x', "1: ModuleNotFoundError: No module named 'nowhere'"),
-        ('def f():\n    raise ValueError("no")\nf()', '2: ValueError: no'),
-    ],
-)
-def test_p08_file_that_can_not_be_imported_is_named_with_the_line(text: str, fault: str, write: Write) -> None:
-    folder = write(bad__py=text)
-    with pytest.raises(ProjectError) as error:
-        load_project(folder)
-    assert error.value.faults[0].startswith(f'{folder}/bad.py:{fault}')
 
 
 def test_p08_file_that_has_the_name_of_a_module_that_is_there_is_refused(write: Write) -> None:

@@ -282,12 +282,6 @@ def test_p09_what_is_no_rule_is_refused(rule: Any) -> None:
         Runtime([AgentSpec('clerk', model='test', toolset_specs=[bank(pay=rule)])])
 
 
-def test_p09_toolset_is_the_one_that_its_author_wrote() -> None:
-    spec = bank(pay='ask')
-    agent = Runtime([clerk := AgentSpec('clerk', model='test', toolset_specs=[spec])]).built(clerk)[1]
-    assert any(getattr(one, 'wrapped', None) is spec.toolset for one in agent.toolsets)
-
-
 async def _later(arguments: dict[str, Any]) -> str:
     return 'allow'
 

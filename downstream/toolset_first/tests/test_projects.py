@@ -33,6 +33,10 @@ ENTERING = ENTRY.format(said='input')
         ('x = 1\nraise GeneratorExit', '2: GeneratorExit'),
         ('import asyncio\nraise asyncio.CancelledError', '2: CancelledError'),
         ('from os import nothing', "1: ImportError: cannot import name 'nothing'"),
+        ('x = 1\n1 / 0', '2: ZeroDivisionError: division by zero'),
+        ('x = (', "1: SyntaxError: '(' was never closed"),
+        ('from nowhere import x', "1: ModuleNotFoundError: No module named 'nowhere'"),
+        ('def f():\n    raise ValueError("no")\nf()', '2: ValueError: no'),
     ],
 )
 def test_whatever_a_file_raises_is_reported_with_file_and_line(text: str, fault: str, write: Write) -> None:

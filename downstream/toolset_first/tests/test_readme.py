@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import Write
 from support import call, echo, script
-from toolset_first import AgentSpec, Answer, Approvals, Runtime, files, load_project, shell
+from toolset_first import AgentSpec, Runtime, files, load_project, shell
 from toolset_first.cli import app
 from toolset_first.rules import frozen
 from toolset_first.worker_file import Header
@@ -101,7 +101,6 @@ def test_readme_rules_are_rules() -> None:
     source = next(one for one in re.findall(r'```yaml\n(.*?)```', README, re.DOTALL) if 'approval:' in one)
     rules = yaml.safe_load(source)['toolsets']['bank']['approval']
     assert set(frozen(rules)) == set(rules)
-    Approvals(ask=lambda question: Answer(True))
 
 
 @pytest.mark.parametrize(

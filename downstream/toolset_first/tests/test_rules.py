@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self, cast
 import pytest
 from conftest import Write
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     ConfigDict,
@@ -30,7 +31,7 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic_ai import Agent, DeferredToolRequests, FunctionToolset, RunContext, Tool, ToolReturn
 from pydantic_ai.exceptions import ApprovalRequired
 from pydantic_ai.tools import ToolDefinition
-from support import Keeper, Server, StatefulKeeper, call, calling, entry, script, scripts
+from support import Server, StatefulKeeper, call, calling, entry, script, scripts
 from toolset_first import (
     AgentSpec,
     Answer,
@@ -265,22 +266,11 @@ async def test_argument_that_a_server_chooses_is_judged_at_its_strictest() -> No
 async def test_what_was_shown_is_what_runs() -> None:
     given = iter(range(10))
 
-    def rm(path: str) -> str:
-        """Remove."""
+    def rm(path: Any, more: str = '') -> str:
         RAN.append(path)
         return 'removed'
 
-    toolset = FunctionToolset[Any]([rm])
-    validator = toolset.tools['rm'].function_schema.validator
-
-    class Changing:
-        def validate_python(self, value: Any, **options: Any) -> Any:
-            return {'path': f'{validator.validate_python(value)["path"]} {next(given)}'}
-
-        def validate_json(self, value: Any, **options: Any) -> Any:
-            return {'path': f'{validator.validate_json(value)["path"]} {next(given)}'}
-
-    toolset.tools['rm'].function_schema.validator = Changing()  # pyright: ignore[reportAttributeAccessIssue]
+    rm.__annotations__['path'] = Annotated[str, AfterValidator(lambda path: f'{path} {next(given)}')]
     shown: list[str] = []
 
     def ask(question: Question) -> Answer:
@@ -288,7 +278,7 @@ async def test_what_was_shown_is_what_runs() -> None:
         question.arguments['path'] = 'all'  # which changes nothing
         return Answer(True)
 
-    spec = ToolsetSpec(toolset=toolset, shared=True, approval_config={'rm': 'ask'})
+    spec = ToolsetSpec(toolset=FunctionToolset[Any]([rm]), shared=True, approval_config={'rm': 'ask'})
     assert await run(spec, call('rm', path='a'), approvals=Approvals(ask=ask)) == 'removed'
     assert shown == RAN
 
@@ -564,8 +554,6 @@ WRONG: list[tuple[ToolsetSpec, str]] = [
     ),
     (ToolsetSpec(toolset=PREFIXED, approval_config={'rm': 'deny'}), 'The tools are called: `disk_rm`'),
     (ToolsetSpec(toolset=PREFIXED.renamed({'x': 'disk_rm'}), approval_config={'rm': 'deny'}), 'are called: `x`'),
-    (ToolsetSpec(toolset=StatefulKeeper(), approval_config={'kept': 'deny'}), 'The tools are called: `keep`'),
-    (ToolsetSpec(factory=lambda context: Keeper(), approval_config={'kept': 'deny'}), 'The tools are called: `keep`'),
     (rules(rm, pth={'*': 'deny'}), 'names no parameter of it with `pth`. Its parameters are: `path`, `mode`.'),
     (rules(typed, amount={'3': 'deny'}), 'has patterns for `amount`, which is no text'),
     (rules(typed, flag={'yes': 'deny'}), 'has patterns for `flag`, which is no text'),
@@ -615,43 +603,7 @@ TOOLS = """
         return path
 
     disk = FunctionToolset([rm])
-    prefixed = FunctionToolset([rm]).prefixed('disk')
-    made = ToolsetSpec(factory=lambda context: FunctionToolset([rm]))
     """
-
-
-@pytest.mark.parametrize(
-    ('toolsets', 'fault'),
-    [
-        ('disk: {approval: {rn: deny}}', "4: 'disk': The rule for `rn` names no tool. The tools are called: `rm`."),
-        ('made: {approval: {rn: deny}}', "4: 'made': The rule for `rn` names no tool. The tools are called: `rm`."),
-        (
-            'prefixed: {approval: {rm: deny}}',
-            "4: 'prefixed': The rule for `rm` names no tool. The tools are called: `disk_rm`.",
-        ),
-        (
-            'disk: {approval: {rm: {pat: {"*": deny}}}}',
-            "4: 'disk': The rule for `rm` names no parameter of it with `pat`.",
-        ),
-        (
-            'disk: {approval: {rm: {count: {"3": deny}}}}',
-            "4: 'disk': The rule for `rm` has patterns for `count`, which is no text.",
-        ),
-        ('disk: {approval: {rm: {path: {3: deny}}}}', "4: 'disk': The rule {'path': {3: 'deny'}} for `rm` is none."),
-        ('disk: {approval: {rm: no}}', "4: 'disk': The rule False for `rm` is none."),
-        ('disk: {approval: }', "4: 'disk': `approval` has a rule for each tool, not None."),
-        ('disk: {approval: []}', "4: 'disk': `approval` has a rule for each tool, not []."),
-        ('disk: {approval: {rm: deny, rm: allow}}', "5: The key 'rm' is there twice."),
-        ('disk: {approval: {rm: deny}}\n  disk: {}', "6: The key 'disk' is there twice."),
-        ('shell: {commands: {}, approval: {run: allow}}', "4: 'shell': `approval` has rules for run, which a function"),
-        ('a: {approval: {b: deny}}', "4: 'a': The rule for `b` names no tool. The tools are called: `a`."),
-    ],
-)
-def test_rule_of_a_worker_file_that_names_nothing_has_file_and_line(toolsets: str, fault: str, write: Write) -> None:
-    folder = write(tools__py=TOOLS, bad__worker=f'---\nname: a\nmodel: test\ntoolsets:\n  {toolsets}\n---\n')
-    with pytest.raises(ProjectError) as error:
-        load_project(folder)
-    assert error.value.faults[0].startswith(f'{folder}/bad.worker:{fault}')
 
 
 def test_rule_of_a_python_file_that_names_nothing_is_refused_when_the_project_is_loaded(write: Write) -> None:
@@ -666,10 +618,6 @@ def test_rule_of_a_python_file_that_names_nothing_is_refused_when_the_project_is
         '`one`: The rule for `rn` names no tool. The tools are called: `rm`.',
         '`start`: The rule for `mian` names no tool. The tools are called: `main`.',
     ]
-
-
-def _echo(input: str) -> str:
-    return input
 
 
 def ruled(rule: Any) -> EntrySpec:
@@ -731,11 +679,6 @@ def test_options_of_a_factory_are_those_that_its_spec_names(write: Write) -> Non
         load_project(folder)
 
 
-def test_unknown_key_of_a_front_matter_is_an_error_with_the_nearest_one(write: Write) -> None:
-    with pytest.raises(ProjectError, match=r'`toolset` is not known\. Did you mean `toolsets`'):
-        load_project(write(a__worker='---\nname: a\nmodel: test\nentry: true\ntoolset: [files]\n---\n'))
-
-
 async def test_rules_of_an_entry_are_applied() -> None:
     asked: list[Question] = []
 
@@ -754,12 +697,6 @@ async def test_rules_of_an_entry_are_applied() -> None:
         await Runtime().run_entry(ruled('ask'), 'this')
     assert RAN == ['it', 'this']
     assert [one.arguments['input'] for one in asked] == ['this', 'that']
-
-
-async def test_rule_of_an_entry_that_names_nothing_is_refused() -> None:
-    spec = EntrySpec(ToolsetSpec(factory=entry(_echo).toolset_spec.factory, approval_config={'mian': 'ask'}), 'start')
-    with pytest.raises(ApprovalError, match='The rule for `mian` names no tool'):
-        await Runtime().run_entry(spec, 'Go')
 
 
 async def test_result_of_a_guarded_tool_arrives_as_it_is() -> None:

@@ -33,7 +33,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model
 from pydantic_ai.tools import Tool
-from pydantic_ai.toolsets import LifecycleDescription, describe_lifecycle
+from pydantic_ai.toolsets import LifecycleDescription, ToolsetScope, describe_lifecycle
 from pydantic_ai.usage import RunUsage, UsageLimits
 
 from toolset_first.approvals import Approvals
@@ -41,7 +41,6 @@ from toolset_first.contracts import AgentSpec, EntrySpec, ToolsetBuildContext, T
 from toolset_first.errors import ExitError, ToolsetFirstError, exit_as_error
 from toolset_first.guard import Guarded, known_tools
 from toolset_first.inputs import DefaultArgs, InputError, read_input, render_input
-from toolset_first.kept import Kept
 from toolset_first.rules import ApprovalError, check_rules
 from toolset_first.turn import LoggedMessage, Turn
 from toolset_first.wiring import wired
@@ -257,7 +256,7 @@ class CallRuntime:
     runtime: Agents
     frame: CallFrame
     turn: Turn
-    kept: Kept | None = None
+    kept: ToolsetScope | None = None
 
     @property
     def usage(self) -> RunUsage:
@@ -290,7 +289,7 @@ class CallRuntime:
         first = self.frame.depth == 0 and not self.frame.lent
         self.frame.lent |= first
         # What a chat keeps is its first agent's, as the history is; several at once would not have it each to itself.
-        toolsets = self.kept.for_run() if first and self.kept else []
+        toolsets = [self.kept] if first and self.kept else []
         try:
             child.tell('start', prompt if isinstance(prompt, str) else str(prompt[0]))
             with exit_as_error():

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage
+from pydantic_ai.toolsets import CombinedToolset, ToolsetScope, WrapperToolset
 
 from toolset_first.agents import Agents, AgentToolset, CallFrame, CallRuntime
-from toolset_first.contracts import AgentSpec, EntrySpec
-from toolset_first.kept import Kept
+from toolset_first.contracts import EntrySpec
+from toolset_first.guard import parts
 from toolset_first.scope import CallScope
 from toolset_first.turn import Turn
 
@@ -29,15 +30,16 @@ class Runtime(Agents):
             EntryError: The tools aren't exactly `main`. If that shows only when the toolset is open, then opening raises it.
         """
         frame = CallFrame(entry.name, messages=list(history))
-        kept = Kept.of([one for spec in self._first(entry) for one in spec.toolset_specs]) if chat else None
-        return CallScope(entry, CallRuntime(self, frame, Turn(), kept))
+        return CallScope(entry, CallRuntime(self, frame, Turn(), self._kept(entry) if chat else None))
 
-    def _first(self, entry: EntrySpec) -> Sequence[AgentSpec]:
-        """Return the agents of which an entry may call one first."""
+    def _kept(self, entry: EntrySpec) -> ToolsetScope | None:
+        """Return what keeps the stateful toolsets of the agents of which an entry may call one first, or `None` if there are none."""
         toolset = entry.toolset_spec.toolset
-        if not isinstance(toolset, AgentToolset):
-            return list(self.agents.values())
-        return [self.built(toolset.agent)[0]]
+        agents = [self.built(toolset.agent)[0]] if isinstance(toolset, AgentToolset) else self.agents.values()
+        own = [one.toolset for agent in agents for one in agent.toolset_specs if not one.shared]
+        inner = [part for one in own if one is not None for part in parts(one)]
+        stateful = [one for one in inner if one.stateful and not isinstance(one, WrapperToolset | CombinedToolset)]
+        return ToolsetScope(*{id(one): one for one in stateful}.values(), name='chat') if stateful else None
 
     async def run_entry(self, entry: EntrySpec, input_data: Any, history: Sequence[ModelMessage] = ()) -> Any:
         """Call `main` of an entry once, and return what it returns. Then `usage` and `message_log` tell what that took."""
