@@ -220,6 +220,16 @@ def test_line_that_was_typed_before_a_question_is_no_answer_to_it(folder: Path) 
     assert 'The user denied this call.' in on_a_terminal(folder, typed=b'y\ny\n')
 
 
+def test_line_of_a_chat_whose_questions_nobody_sees_is_an_input(folder: Path) -> None:
+    outside, inside = pty.openpty()
+    os.write(outside, b'Go\ny\n\n')
+    command = [*PROGRAM, 'run', str(folder), '--chat']
+    done = subprocess.run(command, stdin=inside, capture_output=True, text=True, check=False, timeout=60)
+    os.close(inside)
+    os.close(outside)
+    assert done.stderr.count('All calls that need approval are rejected.') == 2
+
+
 def interrupted(folder: Path, *arguments: str, at: str) -> tuple[int, str, str]:
     """Interrupt a run when it has written something to stderr, and return its exit status, its output and its errors after that."""
     process = subprocess.Popen(

@@ -78,8 +78,8 @@ def run(
         raise typer.BadParameter('`--approve-all` and `--reject-all` exclude each other.')
     with _errors(debug):
         project = load_project(folder, *(file or ()))
-        # Each line of a chat is an input: one that nobody types is no answer to what nobody has read.
-        reject_all = reject_all or (chat and not sys.stdin.isatty())
+        # Each line of a chat is an input, unless somebody types it who sees the question
+        reject_all = reject_all or (chat and not (sys.stdin.isatty() and sys.stderr.isatty()))
         mode = 'approve-all' if approve_all else 'reject-all' if reject_all else 'prompt'
         display = Display()
         runtime = Runtime(
