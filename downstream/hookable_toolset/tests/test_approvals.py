@@ -143,16 +143,25 @@ def test_list_of_the_context_counts_as_it_is_at_the_call() -> None:
 # What nobody would be asked about without a word.
 
 
+@pytest.mark.parametrize('field', ['need_user_approve_tools', 'user_allowed_tools'])
 @pytest.mark.parametrize('names', ['shell', 5, [5], None])
-def test_names_that_are_no_list_of_names_are_refused(names: Any) -> None:
+def test_names_that_are_no_list_of_names_are_refused(field: str, names: Any) -> None:
     with pytest.raises(UserError, match=r'Write a list of names'):
-        AgentContext(need_user_approve_tools=names)
+        AgentContext(**{field: names})
     deps = AgentContext()
-    deps.need_user_approve_tools = names
+    setattr(deps, field, names)
     log: Log = []
     with pytest.raises(UserError, match=r'Write a list of names'):
         build(log).run_sync('Go', deps=deps)
     assert log == []
+
+
+def test_names_in_a_class_that_no_context_has_are_refused() -> None:
+    class Careful(AgentContext):
+        need_user_approve_tools = ['shell']  # noqa: RUF012
+
+    with pytest.raises(UserError, match=r'Make the class a `@dataclass`'):
+        Careful()
 
 
 def test_name_that_no_tool_has_is_refused_before_the_first_request() -> None:
@@ -205,11 +214,58 @@ def test_deps_that_do_not_say_what_needs_an_approval_are_refused(deps: Any) -> N
     assert log == []
 
 
-# What the code says, and what the user has allowed.
-
-
 def asks(agent: Agent[AgentContext, Any], deps: AgentContext) -> bool:
     return isinstance(agent.run_sync('Go', deps=deps).output, DeferredToolRequests)
+
+
+def calling(toolset: Toolset[AgentContext], name: str = 'shell', **args: str) -> Agent[AgentContext, Any]:
+    model = script((name, args))
+    return Agent(model, deps_type=AgentContext, toolsets=[toolset], output_type=[str, DeferredToolRequests])
+
+
+def test_context_of_the_toolset_and_that_of_the_run_both_say_what_needs_an_approval() -> None:
+    for of_toolset, of_run in (context(), AgentContext()), (AgentContext(), context()):
+        assert asks(calling(Toolset(of_toolset, [Shell]), command='rm'), of_run)
+
+
+@pytest.mark.parametrize('deps', [None, AgentContext()])
+def test_sub_agent_asks_for_what_its_caller_asks_for_whatever_its_deps(deps: Any) -> None:
+    outputs: list[Any] = []
+
+    class Ask(Shell):
+        name = 'ask'
+        get_approval_metadata = BaseTool.get_approval_metadata
+
+        async def call(self, ctx: RunContext[AgentContext]) -> None:
+            outputs.append((await child.run('Go', deps=deps)).output)
+
+    class Quiet(Shell):
+        get_approval_metadata = BaseTool.get_approval_metadata
+
+    toolset = Toolset[AgentContext](tools=[Quiet, Ask])
+    child = calling(Toolset(tools=[Quiet]), command='rm')
+    calling(toolset, 'ask').run_sync('Go', deps=context())
+    assert [type(output) for output in outputs] == [DeferredToolRequests]
+    assert not asks(child, deps)
+
+
+def test_subclass_that_calls_tools_by_itself_asks() -> None:
+    class Own(Toolset[AgentContext]):
+        async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
+            return await tool.call_func(tool_args, ctx)
+
+    assert asks(calling(Own(tools=[Shell]), command='rm'), context())
+
+
+def test_subclass_with_instructions_of_its_own_is_refused() -> None:
+    with pytest.raises(TypeError, match=r'`Own` overrides `get_instructions\(\)`'):
+
+        class Own(Toolset[AgentContext]):  # pyright: ignore[reportUnusedClass]
+            async def get_instructions(self, ctx: RunContext[Any]) -> Any:
+                return 'Be careful.'
+
+
+# What the code says, and what the user has allowed.
 
 
 def test_tool_that_was_added_since_the_session_began_is_asked_for() -> None:

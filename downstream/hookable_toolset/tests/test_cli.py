@@ -107,10 +107,10 @@ def test_links_out_of_the_folder_are_refused(chat: Chat, tmp_path: Path) -> None
 
 
 def test_approval_is_asked_with_metadata_and_yes_runs(chat: Chat, tmp_path: Path) -> None:
-    shown = chat('write_file a.txt some text', 'what?', 'y')
+    shown = chat('write_file a.txt some text', 'what?', 'y n', 'always ask me', 'y')
     assert 'write_file {"path":"a.txt","content":"some text"} needs your approval.' in shown
     assert f'  warning: This writes a file.\n  folder: {tmp_path / "work"}\n' in shown
-    assert 'Answer with y, n, always or edit.' in shown
+    assert shown.count('Answer with y, n, always or edit.') == 3
     assert (tmp_path / 'work' / 'a.txt').read_text() == 'some text'
 
 

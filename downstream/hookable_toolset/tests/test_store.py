@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, CallDeferred, DeferredToolRequests, RunContext, ToolApproved, UserError
+from pydantic_ai import (
+    Agent,
+    CallDeferred,
+    DeferredToolRequests,
+    FunctionToolset,
+    RunContext,
+    ToolApproved,
+    UserError,
+)
 from pydantic_ai.messages import ModelRequest, ToolCallPart, UserPromptPart
 from pydantic_ai.toolsets import ToolsetScopePool
 
@@ -179,6 +187,26 @@ async def test_questions_are_stored_before_they_are_asked_and_answers_as_they_co
     assert asked == [({'amount': 5}, {'currency': 'EUR'}, [1], 0), ({'amount': 6}, {'currency': 'EUR'}, [1], 1)]
     assert session.revision == 4
     assert session.context.pending is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize('answer', ['y', 1, ToolApproved, {'approved': True}])
+async def test_answer_that_is_none_counts_for_nothing(store: SessionStore, answer: Any) -> None:
+    session = await Session.open(store, 'ada', careful())
+    with pytest.raises(UserError, match='counts for nothing'):
+        await session.run(agent, 'Go', lambda call, metadata: answer)
+    assert await session.run(agent, None, lambda call, metadata: True) == '1 | paid 5'
+
+
+@pytest.mark.anyio
+async def test_names_are_checked_where_no_toolset_of_the_agent_could_ask(store: SessionStore) -> None:
+    def pay() -> None:
+        raise AssertionError('nobody has approved it')
+
+    plain = Agent(script(('pay', {})), deps_type=AgentContext, toolsets=[FunctionToolset([pay])])
+    session = await Session.open(store, 'ada', careful())
+    with pytest.raises(UserError, match=r"names 'pay', and no tool that could ask"):
+        await session.run(plain, 'Go', never)
 
 
 @pytest.mark.anyio

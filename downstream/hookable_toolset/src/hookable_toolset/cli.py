@@ -199,11 +199,11 @@ class Chat:
             console.print(indented(f'  {key}: {value}'))
         always = f'always ({printable(call.tool_name)} with any arguments and in any folder, in this session for good)'
         while (line := await self._read(f'y, n, {always} or edit? ')) is not None:
-            answer, _, reason = line.strip().partition(' ')
+            answer = line.strip()
             if answer == 'y':
                 return True
-            if answer == 'n':
-                return ToolDenied(reason) if reason else ToolDenied()
+            if answer == 'n' or answer.startswith('n '):
+                return ToolDenied(answer[2:]) if answer[2:] else ToolDenied()
             if answer == 'always':
                 self.session.context.user_allowed_tools.append(call.tool_name)
                 return True

@@ -177,13 +177,29 @@ class AgentContext:
 
     def __post_init__(self) -> None:
         """Refuse what is no list of names."""
-        self._listed()
+        self._refuse_misfits()
 
-    def _listed(self) -> list[str]:
-        names: Any = self.need_user_approve_tools
-        if not isinstance(names, list) or not all(isinstance(one, str) for one in cast('list[Any]', names)):
-            raise UserError(f'`need_user_approve_tools` is {names!r}. Write a list of names of tools.')
-        return cast('list[str]', names)
+    def _refuse_misfits(self) -> None:
+        for field_name in 'need_user_approve_tools', 'user_allowed_tools':
+            names: Any = getattr(self, field_name)
+            if isinstance(getattr(type(self), field_name, None), list):
+                raise UserError(
+                    f'`{type(self).__name__}.{field_name}` is an attribute of the class, which no context has. Make the '
+                    f'class a `@dataclass`, with `{field_name}: list[str] = field(default_factory=lambda: [...])`.'
+                )
+            if not isinstance(names, list) or not all(isinstance(one, str) for one in cast('list[Any]', names)):
+                raise UserError(f'`{field_name}` is {names!r}. Write a list of names of tools.')
+
+    def needs(self, name: str, called: set[str]) -> bool:
+        """Whether a call of a tool needs an approval.
+
+        Args:
+            name: The tool's name in its toolset.
+            called: What the model calls it. That is what the user was shown, and so what the user has allowed.
+        """
+        self._refuse_misfits()
+        needing = called.union([name]).intersection(self.need_user_approve_tools)
+        return bool(needing) and not called.issubset(self.user_allowed_tools)
 
     def check_names(self, known: Iterable[str]) -> None:
         """Refuse names of tools that need an approval and that no tool has: that which was meant would run unasked.
@@ -193,11 +209,11 @@ class AgentContext:
                 sub-agent is given the context of its caller.
 
         Raises:
-            UserError: `need_user_approve_tools` is no list of names, or no tool has one of them.
+            UserError: No tool has one of the names, or what is there is no list of names.
         """
-        names = self._listed()
+        self._refuse_misfits()
         self._known_tools.update(known)
-        for name in [one for one in names if one not in self._known_tools]:
+        for name in [one for one in self.need_user_approve_tools if one not in self._known_tools]:
             nearest = get_close_matches(name, self._known_tools, 1)
             meant = f' Did you mean {nearest[0]!r}?' if nearest else ''
             raise UserError(

@@ -20,6 +20,7 @@ from pydantic_ai.run import AgentRunResult
 
 from .context import AgentContext, ResumableState
 from .hooks import Maybe, exit_as_error, resolve
+from .toolset import Toolset
 
 T = TypeVar('T')
 Prompt = str | list[UserContent] | None
@@ -236,6 +237,8 @@ class Session:
             SessionBusyError: A turn of the session goes on.
             StaleSessionError: Someone else has stored the session since it was opened.
         """
+        # It has no tools, and checks the names that need an approval where the agent has no `Toolset`.
+        options['toolsets'] = [*(options.get('toolsets') or ()), Toolset[AgentContext]()]
         async with self.store.turn(self):
             while (left := await self._unanswered(ask)) is None:
                 before = self._kept()
@@ -252,6 +255,11 @@ class Session:
         left = self.context.unanswered()
         for call in left.approvals:
             answer = await resolve(ask(call, left.metadata.get(call.tool_call_id, {})))
+            if not isinstance(answer, bool | ToolApproved | ToolDenied | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise UserError(
+                    f'The answer for {call.tool_name!r} is {answer!r}, and counts for nothing. Return `True`, `False`, '
+                    '`ToolApproved(...)`, `ToolDenied(...)`, or `None` to leave the question open.'
+                )
             if answer is not None:
                 self.context.answers.approvals[call.tool_call_id] = answer
                 await self.save()

@@ -29,11 +29,11 @@ Hook = Callable[..., Any]
 CONTROL = (ApprovalRequired, CallDeferred, ModelRetry)
 """Exceptions that tell the run what to do next: no hook and no `_call_tool_func()` can make them results."""
 
-_NOTHING_TO_ASK = AgentContext()
-"""The context of runs without deps, whose tools have nothing to say to the one who would approve them."""
-
 _view: ContextVar[Collection[str] | None] = ContextVar('view', default=None)
 """The names of the tools that a view asks its toolset for."""
+
+_enclosing: ContextVar[tuple[AgentContext, ...]] = ContextVar('enclosing', default=())
+"""The contexts of the calls that the code runs in: what needs an approval there needs one in sub-agents, too."""
 
 _logger = logging.getLogger('hookable_toolset')
 
@@ -112,6 +112,15 @@ class Toolset(BaseToolset[AgentDepsT]):
     """
 
     shared_attributes = frozenset({'pre_hooks', 'post_hooks'})
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse an own `get_instructions()`: without `super()`, it would lose what refuses tools that would not ask."""
+        super().__init_subclass__(**options)
+        if cls.get_instructions is not Toolset.get_instructions:
+            raise TypeError(
+                f'`{cls.__name__}` overrides `get_instructions()`, in which tools that would run unasked are refused. '
+                'Override `get_instruction()` of a tool, or use `Agent(instructions=...)`.'
+            )
 
     def __init__(
         self,
@@ -203,20 +212,21 @@ class Toolset(BaseToolset[AgentDepsT]):
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         """List the tools, but for those that aren't available."""
-        context = self._context(ctx)
+        contexts = self._contexts(ctx)
         root = ctx.tool_manager.toolset if ctx.tool_manager else self
-        if context is not _NOTHING_TO_ASK:
+        for context in contexts:
             context.check_names(_names(root) | self._entries.keys())
         with exit_as_error():
-            if self._begins and not self._joined and context is not _NOTHING_TO_ASK:
-                self._joined = context if context.join(self.id or '', self.tools) else None
+            if self._begins and not self._joined and contexts:
+                self._joined = contexts[0] if contexts[0].join(self.id or '', self.tools) else None
             self._begins = False
             entries = await self._listed()
         return {entry.tool.name: self._tool(entry, ctx) for entry in entries}
 
     async def get_instructions(self, ctx: RunContext[AgentDepsT]) -> list[str] | None:
         """Return the instructions of the tools that the run has, in their order."""
-        _refuse_others(self._context(ctx).need_user_approve_tools, ctx)  # now that all tools of the run are listed
+        for context in self._contexts(ctx):
+            _refuse_others(context.need_user_approve_tools, ctx)  # now that all tools of the run are listed
         with exit_as_error():
             return await _instructions(await self._listed(), ctx) or None
 
@@ -233,22 +243,41 @@ class Toolset(BaseToolset[AgentDepsT]):
             tool_def=entry.definition,
             max_retries=retries[0],
             args_validator=entry.validator,
-            call_func=entry.call,
+            call_func=partial(self._call_asked, entry),
             timeout=self.timeout if entry.tool.timeout is None else entry.tool.timeout,
         )
 
-    def _context(self, ctx: RunContext[AgentDepsT]) -> AgentContext:
-        context: Any = ctx.deps if self.ctx is None else self.ctx
+    def _contexts(self, ctx: RunContext[AgentDepsT]) -> list[AgentContext]:
+        """Return the context that the toolset was given, and the deps of the run."""
+        deps: Any = ctx.deps
+        contexts = [one for one in (self.ctx, deps) if isinstance(one, AgentContext)]
         silent = BaseTool.get_approval_metadata
-        if context is None and all(type(tool).get_approval_metadata is silent for tool in self.tools):
-            return _NOTHING_TO_ASK
-        if not isinstance(context, AgentContext):
-            raise UserError(
-                f'The `deps` of the run are {context!r}, and no `AgentContext`, so that nothing says which tools of '
-                f'{self.label} need an approval. Pass one, `agent.run(..., deps=AgentContext(...))`, or give it to the '
-                'toolset, `Toolset(AgentContext(...), ...)`.'
-            )
-        return context
+        if contexts or (deps is None and all(type(tool).get_approval_metadata is silent for tool in self.tools)):
+            return contexts
+        raise UserError(
+            f'The `deps` of the run are {deps!r}, and no `AgentContext`, so that nothing says which tools of '
+            f'{self.label} need an approval. Pass one, `agent.run(..., deps=AgentContext(...))`, or give it to the '
+            'toolset, `Toolset(AgentContext(...), ...)`.'
+        )
+
+    async def _ask(self, entry: _Entry, ctx: RunContext[AgentDepsT]) -> None:
+        """Raise `ApprovalRequired` if a context says that the tool needs an approval, and the call has none."""
+        if ctx.tool_call_approved:
+            return
+        name = entry.tool.name
+        called = _called_names(ctx) or {name}
+        if any(context.needs(name, called) for context in (*self._contexts(ctx), *_enclosing.get())):
+            with exit_as_error():
+                details = await resolve(entry.tool.get_approval_metadata())
+            raise ApprovalRequired(metadata=details)
+
+    async def _call_asked(self, entry: _Entry, args: dict[str, Any], ctx: RunContext[AgentDepsT]) -> Any:
+        await self._ask(entry, ctx)  # again, as a subclass may have another `call_tool()`
+        token = _enclosing.set((*self._contexts(ctx), *_enclosing.get()))
+        try:
+            return await entry.call(args, ctx)
+        finally:
+            _enclosing.reset(token)
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
@@ -262,17 +291,7 @@ class Toolset(BaseToolset[AgentDepsT]):
             Exception: What is an exception after the last hook.
         """
         assert isinstance(tool, HookableToolsetTool)
-        entry = self._entries[name]
-        if not ctx.tool_call_approved:
-            context = self._context(ctx)
-            called = _called_names(ctx) or {name}
-            needing = called.union([name]).intersection(context.need_user_approve_tools)
-            # What the user has allowed is what the user was shown: the names that the model calls tools by.
-            if needing and not called.issubset(context.user_allowed_tools):
-                with exit_as_error():
-                    details = await resolve(entry.tool.get_approval_metadata())
-                raise ApprovalRequired(metadata=details)
-
+        await self._ask(self._entries[name], ctx)
         control: Exception | None = None
         metadata = CallMetadata()
 
