@@ -89,7 +89,7 @@ def store() -> Store:
 
 def order(text: str) -> str:
     store().orders.append(text)
-    return 'done'
+    return store().orders[-1]
 
 
 class Approved(FunctionToolset[Any]):
@@ -100,7 +100,7 @@ class Approved(FunctionToolset[Any]):
 
     def approve(self, text: str) -> str:
         self.approved.add(text)
-        return 'done'
+        return max(self.approved)
 
 
 DRAFTS: dict[str, str] = {}
@@ -108,7 +108,7 @@ DRAFTS: dict[str, str] = {}
 
 def draft(text: str) -> str:
     DRAFTS['latest'] = text
-    return 'done'
+    return DRAFTS['latest']
 
 
 def closing() -> Callable[[str], str]:
@@ -133,6 +133,47 @@ class Accounts(FunctionToolset[Any]):
         return self.cache.setdefault(ctx.deps.name, [f'order of {ctx.deps.name}'])
 
 
+class Profile(FunctionToolset[Any]):
+    """Tells all what it read of the first, whom its text names otherwise than the deps do."""
+
+    def __init__(self) -> None:
+        super().__init__([self.read])
+        self.profile: str | None = None
+
+    def read(self, ctx: RunContext[User], text: str) -> str:
+        self.profile = self.profile or f'born to be {ctx.deps.name.upper()}'
+        return self.profile
+
+
+class Account(FunctionToolset[Any]):
+    """The same, and nothing shows whose it is."""
+
+    def __init__(self) -> None:
+        super().__init__([self.number])
+        self.account: dict[str, str] = {}
+
+    def number(self, ctx: RunContext[User], text: str) -> str:
+        return self.account.setdefault('iban', f'DE{hash(ctx.deps.name)}')
+
+
+def greeting() -> Callable[..., str]:
+    def greet(ctx: RunContext[User], text: str) -> str:
+        return vars(greet).setdefault('user', ctx.deps.name)
+
+    return greet
+
+
+def cart() -> Callable[[str], str]:
+    """Looks like a cache, until the second is told what the first has put there."""
+    items: dict[str, str] = {}
+
+    def fill(text: str) -> str:
+        items[text] = 'in the cart'
+        return str(items)
+
+    return fill
+
+
 class Remembering(AbstractCapability[Any]):
     """A capability that keeps the last prompt."""
 
@@ -140,7 +181,7 @@ class Remembering(AbstractCapability[Any]):
         self.prompts: list[str] = []
 
     async def before_tool_execute(self, ctx: RunContext[Any], *, args: Any, **more: Any) -> Any:
-        self.prompts.append(str(ctx.prompt))
+        self.prompts.insert(len(self.prompts), str(ctx.prompt))
         return args
 
 
@@ -166,7 +207,9 @@ LEAKS: dict[str, Callable[[], dict[str, Any]]] = {
     'Approved.approved': lambda: {'toolsets': [Approved()]},
     'DRAFTS': lambda: {'toolsets': [FunctionToolset[Any]([draft])]},
     'keep.last': lambda: {'toolsets': [FunctionToolset[Any]([closing()])]},
-    'Accounts.cache': lambda: {'toolsets': [Accounts()]},
+    'Profile.profile': lambda: {'toolsets': [Profile()]},
+    'greet.user': lambda: {'toolsets': [FunctionToolset[Any]([greeting()])]},
+    'fill.items': lambda: {'toolsets': [FunctionToolset[Any]([cart()])]},
     'Remembering.prompts': lambda: {'capabilities': [Remembering()], 'toolsets': [FunctionToolset[Any]([echo])]},
 }
 
@@ -185,6 +228,7 @@ class Counting(FunctionToolset[Any]):
         self.left = 100.0
         self.last_used: datetime | None = None
         self.clock: float | None = None
+        self.window: list[float] = []
 
     def work(self, text: str) -> str:
         self.calls += 1
@@ -192,6 +236,7 @@ class Counting(FunctionToolset[Any]):
         self.by_tool['work'] = self.by_tool.get('work', 0) + 1
         self.last_used = datetime.now(UTC)
         self.clock = time.monotonic()
+        self.window = [*self.window[-9:], self.clock]
         return 'done'
 
 
@@ -204,6 +249,31 @@ class Capitals(FunctionToolset[Any]):
 
     def capital(self, text: str) -> str:
         return self.known.setdefault(text, f'The capital of {text} is number {len(text)}')
+
+
+class Derived(Capitals):
+    """The same under names of its own, with what nobody is told, and with no more than one."""
+
+    def capital(self, text: str) -> str:
+        url = f'https://capitals.example?of={text}'
+        if url not in self.known:
+            self.known.clear()
+            self.known[url] = f'tag {len(text)}'
+        return 'done'
+
+
+class Recorder(FunctionToolset[Any]):
+    """Writes down for a test, or for a log, what no tool reads."""
+
+    def __init__(self) -> None:
+        super().__init__([self.pay])
+        self.paid: list[tuple[str, str]] = []
+        self.last = {'to': ''}
+
+    def pay(self, ctx: RunContext[User], text: str) -> str:
+        self.paid.append((ctx.deps.name, text))
+        self.last['to'] = text
+        return 'done'
 
 
 class Lazy(FunctionToolset[Any]):
@@ -239,6 +309,10 @@ HARMLESS: dict[str, Callable[[], dict[str, Any]]] = {
     'counts and times': lambda: {'toolsets': [Counting()]},
     'a cache of public facts': lambda: {'toolsets': [Capitals()]},
     'a client, a lock and settings': lambda: {'toolsets': [Lazy()]},
+    'a cache under names of its own': lambda: {'toolsets': [Derived()]},
+    'what no tool reads': lambda: {'toolsets': [Recorder()]},
+    'what may be for all': lambda: {'toolsets': [Account()]},
+    "a cache under the user's name": lambda: {'toolsets': [Accounts()]},
     'settings in a cache': lambda: {'toolsets': [FunctionToolset[Any]([price])]},
     'a tool that keeps nothing': lambda: {'toolsets': [FunctionToolset[Any]([echo])]},
     'a factory': lambda: {'toolsets': [fresh_notes]},
@@ -273,8 +347,13 @@ async def test_harmless_thing_is_no_leak(name: str, make_agent: MakeAgent):
             'Counting.by_tool',
             'Counting.last_used',
             'Counting.clock',
+            'Counting.window',
         },
         'a cache of public facts': {'Capitals.known'},
+        'a cache under names of its own': {'Derived.known'},
+        'what no tool reads': {'Recorder.paid', 'Recorder.last'},
+        'what may be for all': {'Account.account'},
+        "a cache under the user's name": {'Accounts.cache'},
     }.get(name, set())
 
 
@@ -301,7 +380,7 @@ async def test_what_others_asked_for_is_no_cache_of_what_a_tool_returned(make_ag
     asked: dict[str, int] = {}
 
     def search(text: str) -> list[str]:
-        asked[text] = 1
+        asked[text] = len(asked)
         return [text]
 
     watch = await use(make_agent(FunctionToolset[Any]([search]), deps_type=User))

@@ -164,7 +164,7 @@ class ResetWhenEntered(Tools):
 
     def use(self, text: str) -> None:
         self.calls += 1
-        self.seen.append(text)
+        self.seen.insert(len(self.seen), text)
 
 
 class RenewedWhenEntered(Tools):

@@ -29,7 +29,7 @@ class Attribute(FunctionToolset[Any]):
         self.todos: list[str] = []
 
     def add(self, text: str) -> None:
-        self.todos.append(text)
+        self.todos.insert(len(self.todos), text)
 
 
 class Slot(FunctionToolset[Any]):
@@ -40,7 +40,7 @@ class Slot(FunctionToolset[Any]):
         self.kept = ''
 
     def add(self, text: str) -> None:
-        self.kept = text
+        self.kept = text or self.kept
 
 
 class Counter(FunctionToolset[Any]):
@@ -62,7 +62,7 @@ class Renamed(FunctionToolset[Any]):
         super().__init__([self.greet])
 
     def greet(self, person: str) -> None:
-        type(self).latest = person
+        type(self).latest = person or self.latest
 
 
 class Taking(FunctionToolset[Any]):
@@ -87,7 +87,7 @@ class Contained(FunctionToolset[Any]):
         self.basket = Basket()
 
     def buy(self, item: str) -> None:
-        self.basket.items.append(item)
+        self.basket.items.insert(len(self.basket.items), item)
 
 
 class Settings(BaseModel):
@@ -101,7 +101,7 @@ class InModel(FunctionToolset[Any]):
         self.settings = Settings()
 
     def learn(self, word: str) -> None:
-        self.settings.words.add(word)
+        self.settings.words.update({word} - self.settings.words)
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Audit(WrapperToolset[Any]):
     log: list[Any] = field(default_factory=list[Any])
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
-        self.log.append((name, tool_args))
+        self.log.insert(len(self.log), (name, tool_args))
         return await super().call_tool(name, tool_args, ctx, tool)
 
 
@@ -126,7 +126,7 @@ def closure() -> AbstractToolset[Any]:
     storage: list[str] = []
 
     def add_todo(text: str) -> None:
-        storage.append(text)
+        storage.insert(len(storage), text)
 
     return FunctionToolset([add_todo])
 
@@ -176,7 +176,7 @@ def bound_method() -> AbstractToolset[Any]:
             self.rows: list[str] = []
 
         def insert(self, row: str) -> None:
-            self.rows.append(row)
+            self.rows.insert(len(self.rows), row)
 
     return FunctionToolset([Store().insert])
 
@@ -185,7 +185,7 @@ def factory_that_shares() -> Any:
     notes: list[str] = []
 
     def write(text: str) -> None:
-        notes.append(text)
+        notes.insert(len(notes), text)
 
     def make(ctx: RunContext[Any]) -> AbstractToolset[Any]:
         return FunctionToolset([write])
@@ -238,7 +238,7 @@ def test_find_leaks_finds_and_names_a_planted_leak(make: Callable[[], Any], wher
 def test_find_leaks_finds_what_a_module_keeps_for_a_toolset(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / 'shop_state.py').write_text('orders = []\n')
     (tmp_path / 'shop_tools.py').write_text(
-        'import shop_state\n\ndef order(item: str) -> None:\n    shop_state.orders.append(item)\n'
+        'import shop_state\n\ndef order(item: str) -> None:\n    shop_state.orders.insert(len(shop_state.orders), item)\n'
     )
     cast('Any', monkeypatch).syspath_prepend(tmp_path)
     import shop_tools  # pyright: ignore[reportMissingImports]
@@ -320,7 +320,7 @@ class Approvals(FunctionToolset[Any]):
         return await super().call_tool(name, tool_args, ctx, tool)
 
     def keep(self, name: str) -> None:
-        self.remember.add(name)
+        self.remember.update({name} - self.remember)
 
 
 class ApprovedAll(Approvals):
@@ -328,7 +328,7 @@ class ApprovedAll(Approvals):
         self.approved: bool | None = None
 
     def keep(self, name: str) -> None:
-        self.approved = True
+        self.approved = self.approved is None or self.approved
 
 
 @pytest.mark.parametrize(
@@ -438,7 +438,7 @@ def once() -> Any:
     seen: list[str] = []
 
     def allow(ctx: RunContext[Any], tool: Any) -> bool:
-        seen.append(tool.name)
+        seen.insert(len(seen), tool.name)
         return True
 
     return allow
@@ -450,7 +450,7 @@ class Configured(Attribute):
         self.settings = settings
 
     def add(self, text: str) -> None:
-        self.settings.items.append(text)
+        self.settings.items.insert(len(self.settings.items), text)
 
 
 @pytest.mark.parametrize(
@@ -483,7 +483,7 @@ def test_find_leaks_calls_tools_that_need_approval():
     kept: list[str] = []
 
     def delete(path: str) -> None:
-        kept.append(path)
+        kept.insert(len(kept), path)
 
     toolset = FunctionToolset[Any]()
     toolset.add_function(delete, requires_approval=True)
@@ -501,7 +501,7 @@ def test_find_leaks_uses_ids_that_other_tools_returned():
 
     def update(row_id: str) -> None:
         if row_id in rows:
-            found.append(row_id)
+            found.insert(len(found), row_id)
 
     names = [leak.name for leak in find_leaks(Agent(TestModel(), tools=[insert, update])).leaks]
 
@@ -520,7 +520,7 @@ def test_find_leaks_survives_containers_that_are_too_large_to_compare():
             self.rows = list(range(1_000_000))
 
         def add(self, row: int) -> None:
-            self.rows.append(row)
+            self.rows.insert(len(self.rows), row)
 
     [leak] = find_leaks(Agent(TestModel(), toolsets=[Large()])).leaks
 
@@ -552,7 +552,7 @@ def test_watch_runs_no_code_of_the_entries_that_it_compares():
             self.entries = [Entry() for _ in range(100)]
 
         def rename(self, title: str) -> None:
-            self.entries[7].title = title
+            self.entries[7].title = title or self.entries[7].title
 
     [leak] = find_leaks(Agent(TestModel(), toolsets=[Shelf()])).leaks
 

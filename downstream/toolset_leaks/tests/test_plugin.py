@@ -11,7 +11,7 @@ from pydantic_ai.models.test import TestModel
 def make_agent():
     storage = []
     def add_todo(text: str) -> None:
-        storage.append(text)
+        storage.insert(len(storage), text)
     return Agent(TestModel(), name='todo', toolsets=[FunctionToolset([add_todo])])
 
 def pure(text: str) -> str:

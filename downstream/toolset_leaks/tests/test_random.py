@@ -40,7 +40,10 @@ WRITERS: dict[str, list[Writer]] = {
     'list': [lambda held, text: held.append(text), lambda held, text: held.insert(0, {'text': text})],
     'dict': [lambda held, text: held.update({text: 1}), lambda held, text: held.setdefault('first', text)],
     'set': [lambda held, text: held.add(text)],
-    'object': [lambda held, text: held.inside.append(text), lambda held, text: setattr(held, 'last', text)],
+    'object': [
+        lambda held, text: held.inside.insert(len(held.inside), text),
+        lambda held, text: setattr(held, 'last', text),
+    ],
     'nested': [
         lambda held, text: held['inside'][0].update({text: text}),
         lambda held, text: held['inside'].append(text),

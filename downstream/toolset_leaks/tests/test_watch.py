@@ -29,7 +29,7 @@ MODULE_NOTES: list[str] = []
 
 
 def keep_in_module(text: str) -> None:
-    MODULE_NOTES.append(text)
+    MODULE_NOTES.insert(len(MODULE_NOTES), text)
 
 
 async def test_watch_names_the_run_that_leaves_and_the_one_that_could_read(make_agent: MakeAgent):

@@ -271,9 +271,10 @@ def _is_for_all(value: Any, depth: int = 3) -> bool:
 
 def is_counted(old: Any, new: Any) -> bool:
     """Whether a number or a time has become another one, as a count or what is left of a limit does."""
-    values = [value for value in (old, new) if value is not None and value is not MISSING]
-    counted = all(isinstance(value, (int, float, datetime.date)) for value in values)
-    return counted and new in values and not any(isinstance(value, bool) for value in values)
+    values = [one for value in (old, new) for one in (value if isinstance(value, list) else [value])]
+    held = [value for value in values if value is not None and value is not MISSING]
+    counted = all(isinstance(value, (int, float, datetime.date)) and not isinstance(value, bool) for value in held)
+    return counted and new is not None and new is not MISSING
 
 
 def looks_loaded(name: str, new: Any, inputs: Inputs) -> bool:
@@ -310,41 +311,42 @@ class Inputs:
         offered: The names of all tools that there were. What names others, too, lists the tools, and was not left by a call.
     """
 
-    def __init__(self, *values: Any, asked: Any = (), called: Iterable[str] = (), offered: Iterable[str] = ()):
-        self._asked = set(atoms([asked]))
-        values = (*values, asked)
+    def __init__(self, *values: Any, called: Iterable[str] = (), offered: Iterable[str] = ()):
         self._called = frozenset(called)
         self._others = frozenset(offered) - self._called
         self._atoms = set(atoms(values)) - {''}
-        self._texts = {atom for atom in self._atoms if isinstance(atom, str) and len(atom) > 2}
+        # The longest first: of two that begin alike, that one is meant.
+        texts = sorted((atom for atom in self._atoms if isinstance(atom, str) and len(atom) > 2), key=len, reverse=True)
+        words = '|'.join(map(re.escape, texts)) or '(?!)'
+        self._texts = re.compile(f'(?<![^\\W_])(?:{words})(?![^\\W_])', re.IGNORECASE)
         self._numbers = {atom for atom in self._atoms if isinstance(atom, (int, float)) and abs(atom) > 1}
-
-    def are_asked_for(self, entries: dict[Any, Any]) -> bool:
-        """Whether entries have what the tools were asked for as their keys, and nothing else of what the run was given."""
-        keys, held = set(atoms([*entries])), [*entries.values()]
-        if not keys or not keys <= self._asked or not keys.isdisjoint(atoms(held)):
-            return False
-        # A text about a key may mention it.
-        return not Inputs(self._atoms - keys, called=self._called, offered=self._others).are_in(held)
 
     def are_in(self, value: Any) -> bool:
         """Whether some of it can be found in a value."""
-        found = [*atoms([value])]
-        return self._name_a_call(found) or self.are_told_by(value)
+        return self.are_named_by(value) or bool(self.found_in(value))
 
-    def are_told_by(self, value: Any) -> bool:
-        """Whether some of it, but for the names of the tools, can be found in a value."""
-        return any(
-            atom in self._atoms or any(text in atom for text in self._texts)
-            if isinstance(atom, str)
-            else atom in self._numbers
-            for atom in atoms([value])
+    def found_in(self, value: Any) -> set[Any]:
+        """Return what of it, but for the names of the tools, can be found in a value."""
+        found: set[Any] = set()
+        for atom in atoms([value]):
+            if isinstance(atom, str):
+                found.update(text.casefold() for text in self._texts.findall(atom))
+                found.update({atom.casefold()} if atom in self._atoms else ())
+            elif atom in self._numbers:
+                found.add(atom)
+        return found
+
+    def are_kept_apart(self, entries: dict[Any, Any]) -> bool:
+        """Whether no entry has more of it than its key has, as in a cache of what was asked for."""
+        return all(
+            not self.are_named_by([key, value]) and self.found_in(value) <= self.found_in(key)
+            for key, value in entries.items()
         )
 
-    def _name_a_call(self, found: Iterable[Any]) -> bool:
+    def are_named_by(self, value: Any) -> bool:
         """Whether texts name tools that were called and no others, as what was approved for a session does."""
         # Not in a sentence, which a word may be in by chance.
-        names = [atom for atom in found if isinstance(atom, str) and ' ' not in atom]
+        names = [atom for atom in atoms([value]) if isinstance(atom, str) and ' ' not in atom]
         words = {word for name in names for word in (name, *re.split(r'[^\w-]+', name))}
         return not self._called.isdisjoint(words) and self._others.isdisjoint(words)
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import array
+import ast
 import asyncio
 import collections
 import contextvars
 import functools
 import gc
+import inspect
 import io
 import itertools
 import operator
 import queue
 import re
 import reprlib
+import textwrap
 import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -139,37 +142,32 @@ class Node:
         key: Under which name or index.
     """
 
-    __slots__ = ('_group', '_holder', '_key', '_origin', 'value')
+    __slots__ = ('_origin', 'group', 'holder', 'key', 'value')
 
     def __init__(self, value: Any, origin: Place | Node, group: GroupKind = '', key: Any = None):
         self.value = value
         self._origin = origin
-        self._holder = origin if isinstance(origin, Node) else None
-        self._group = group
-        self._key = key
+        self.holder = origin if isinstance(origin, Node) else None
+        self.group = group
+        self.key = key
 
     @property
     def place(self) -> Place:
         """Where it was found."""
         if isinstance(self._origin, Node):
-            self._origin = self._origin.place.inside(self._group, self._key, self._origin.value, self.value)
+            self._origin = self._origin.place.inside(self.group, self.key, self._origin.value, self.value)
         return self._origin
 
     def path(self) -> list[Node]:
         """Return it, after what holds it, and what holds that, and so on."""
-        return [*(self._holder.path() if self._holder else ()), self]
-
-    @property
-    def key(self) -> Any:
-        """Under which name or index it was found."""
-        return self._key
+        return [*(self.holder.path() if self.holder else ()), self]
 
     def is_detached(self) -> bool:
         """Whether what held it has something else in its place now, as a toolset that begins each run with a new list."""
         node = self
-        while (holder := node._holder) is not None:
+        while (holder := node.holder) is not None:
             groups = read(holder.value)
-            whole = node._group == 'class' or any(group == 'inner' for group, _, _ in groups)
+            whole = node.group == 'class' or any(group == 'inner' for group, _, _ in groups)
             if not whole and not any(value is node.value for _, _, values in groups for value in values):
                 return True
             node = holder
@@ -206,6 +204,28 @@ class Snapshot:
 
     def __iter__(self) -> Iterator[Any]:
         return (node.value for node in self._nodes.values())
+
+    def is_read(self, change: Change) -> bool:
+        """Whether code that can be reached reads what changed, and doesn't only write it, as a log is written."""
+        node, names = change.node, {(change.group, change.key)}
+        if change.group in _INSIDE:
+            while node.holder and node.group in _INSIDE:
+                node = node.holder
+            groups = (group for held in self._held.values() for group in held if group[0] not in _INSIDE)
+            names = {
+                (group, key)
+                for group, keys, values in groups
+                for key, value in zip(keys, values, strict=False)
+                if value is node.value
+            }
+            node = node.holder or node
+        texts = {f'.{str(key).rpartition(":")[2]}' for _, key in names}
+        texts |= {str(key).rpartition(':')[2] for group, key in names if 'attribute' not in group}
+        owner = node.value if isinstance(node.value, type) else type(node.value)
+        bases = (vars(base).values() for base in owner.__mro__ if rules.origin(base.__module__) != 'framework')
+        held = (getattr(one, 'fget', one) for one in itertools.chain(self, *bases))
+        codes = {one.__code__ for one in held if isinstance(one, types.FunctionType)}
+        return not texts or any(not _names_read(code).isdisjoint(texts) for code in codes)
 
     def _walk(self, found: Iterable[Node]) -> None:
         """Read objects, and those that they hold, unless it's done already."""
@@ -459,8 +479,7 @@ def _read_function(function: types.FunctionType) -> list[Group]:
         )
         more = function.__kwdefaults__ or {}
         groups.append(('default', (*names, *more), (*(function.__defaults__ or ()), *more.values())))
-    if function.__dict__:
-        groups.append(('function attribute', tuple(function.__dict__), tuple(function.__dict__.values())))
+    groups.append(('function attribute', tuple(function.__dict__), tuple(function.__dict__.values())))
     if rules.origin(_module(function)) == 'watched' and (names := _names(code)):
         found = list(_globals(function, names))
         groups.append(('global', tuple(name for name, _ in found), tuple(held for _, held in found)))
@@ -479,6 +498,43 @@ def _names(code: types.CodeType) -> frozenset[str]:
     """Return the names of globals and attributes that a function's code has, with the functions inside of it."""
     inner = (_names(const) for const in code.co_consts if isinstance(const, types.CodeType))
     return frozenset(code.co_names).union(*inner)
+
+
+_INSIDE = frozenset({'item', 'member', 'inner', 'kept', 'variable', 'bound'})
+"""What a value is to an object that it's read through."""
+
+_WRITES = frozenset(
+    {'append', 'appendleft', 'add', 'extend', 'insert', 'update', 'discard', 'clear', 'write', 'put_nowait'}
+)
+"""Methods that a log is written with."""
+
+
+@functools.cache
+def _names_read(code: types.CodeType) -> frozenset[str]:
+    """Return the names in a function's code, attributes with a dot, but for those that it only writes to, as `log.append(x)`."""
+    try:
+        nodes = list(ast.walk(ast.parse(textwrap.dedent(inspect.getsource(code)))))
+    except (OSError, SyntaxError):
+        if code.co_filename == '<string>' and code.co_name[:2] == '__':  # what a dataclass makes
+            return frozenset()
+        names = {*_names(code), *code.co_freevars, *code.co_consts}
+        return frozenset(f'{dot}{name}' for name in names for dot in ('', '.'))
+    written: set[ast.AST] = set()
+    for node in nodes:
+        target = node.value if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load) else None
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Call)
+            and isinstance(node.value.func, ast.Attribute)
+        ):
+            target = node.value.func.value if node.value.func.attr in _WRITES else None
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        written |= {target} if target else set()
+    loads = [node for node in nodes if isinstance(getattr(node, 'ctx', None), ast.Load) and node not in written]
+    named = {node.id if isinstance(node, ast.Name) else f'.{getattr(node, "attr", "")}' for node in loads}
+    # As in `getattr(self, 'log')`
+    return frozenset(named | {f'.{node.value}' for node in nodes if isinstance(node, ast.Constant)})
 
 
 def _module(function: types.FunctionType) -> str:

@@ -7,7 +7,7 @@ import itertools
 import re
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -60,6 +60,20 @@ class _Left:
     """Whether it's in the run's deps."""
 
 
+@dataclass(eq=False)
+class _Kept:
+    """What a run left that looks harmless, unless the tools tell a later run of it."""
+
+    change: Change
+    finding: Finding
+    begun: int
+    """How many runs had begun by then."""
+    inputs: rules.Inputs
+    deps: set[Any]
+    """What was in the deps of the run."""
+    texts: set[str]
+
+
 class Watch:
     """Watches all runs of all agents inside a `with` block, and says what they leave behind.
 
@@ -94,6 +108,8 @@ class Watch:
         self._active: list[_Run] = []
         self._known: dict[str, Finding] = {}
         self._left: list[_Left] = []
+        self._kept: list[_Kept] = []
+        self._begun = 0
         self._given: dict[int, Callable[[], Any]] = {}
 
     def __enter__(self) -> Self:
@@ -132,6 +148,7 @@ class Watch:
                 deps = None
             title = f'run {number} of {_agent_name(agent)}{_quoted(prompt)}{self.context and f" in {self.context}"}'
             run = _Run(number, agent, title, fresh, snapshot, roots, list(self._active), deps, goes_on)
+            self._begun = number
             self.report.too_much |= not run.snapshot.complete
             for other in self._active:
                 other.beside.append(run)
@@ -166,36 +183,74 @@ class Watch:
             if error is not None:
                 self.report.failed.append(f'{run}: {type(error).__name__}: {error}')
             inputs, called = _inputs(messages, deps, offered)
+            returned = _Returned(messages)
+            if not run.goes_on:
+                self._find_told(run, inputs, deps, returned)
             for change in run.snapshot.changes():
+                if is_declared(change.place.name, self.shared):
+                    continue
                 # What is in the deps is no input to what is in the deps.
                 given = inputs if change.place.holder != _DEPS else _inputs(messages, None, offered)[0]
-                if not is_declared(change.place.name, self.shared) and not _is_harmless(change, given):
-                    self._leave(run, change, called, _note(change, given, _Returned(messages)))
+                harmless = _is_harmless(change, given)
+                note = '' if harmless else _note(run, change, given, returned)
+                texts = {one for one in rules.atoms([change.new]) if isinstance(one, str) and len(one) > 2}
+                if texts and (harmless or note):
+                    finding = self._finding(run, change, called)
+                    self._kept.append(_Kept(change, finding, self._begun, inputs, set(rules.atoms([deps])), texts))
+                    del self._kept[:-1000]
+                if not harmless:
+                    self._leave(run, change, called, note)
             for toolset in run.given:
                 self._given[id(toolset)] = _reference(toolset)
+
+    def _find_told(self, run: _Run, inputs: rules.Inputs, deps: Any, returned: _Returned) -> None:
+        """Find out what of that which looked harmless a run was told by its tools, without having given it to them."""
+        for kept in self._kept:
+            told = [text for text in kept.texts if text in returned.texts and not inputs.are_in(text)]
+            name = kept.finding.name
+            if kept.begun >= run.number or name in self._known or not told or kept.change.is_undone():
+                continue
+            if any(kept.inputs.found_in(text) for text in told):
+                kept.finding.read_by = str(run)
+                self._known[name] = kept.finding
+                self.report.noted.pop(name, None)
+                self._report(kept.finding, self.report.leaks)
+            elif kept.deps != set(rules.atoms([deps])):
+                note = f'The tools told {run}, which had other deps. If it depends on who asks, give each run its own.'
+                self._take_note(kept.finding, note)
+
+    def _take_note(self, finding: Finding, note: str) -> None:
+        text = f'{finding.where}: {finding.what}, left by {finding.left_by}. {note}'
+        self.report.noted.setdefault(finding.name, text)
+
+    def _finding(self, run: _Run, change: Change, called: list[str]) -> Finding:
+        root = next((root for root in run.roots if label(root) == change.place.holder), run.roots[0])
+        unsure = ''.join(f', or {other}, which went on at the same time' for other in self._beside(run, change))
+        tools = f', which called {_names(called)}' if called else ''
+        return Finding(
+            where=str(change.place),
+            name=change.slot.name,
+            toolset=change.place.holder,
+            held_by='deps' if change.place.holder == _DEPS else rules.holder_kind(rules.class_of(root)),
+            what=change.text,
+            left_by=f'{run}{tools}{unsure}',
+            remedy=_remedy(run, change, root),
+            times=0,
+            next_run=f'the next run of {_agent_name(run.agent)}',
+        )
+
+    def _beside(self, run: _Run, change: Change) -> list[_Run]:
+        return [other for other in run.beside if change.node.value in other.snapshot]
 
     def _leave(self, run: _Run, change: Change, called: list[str], note: str) -> None:
         name = change.slot.name
         if note and name not in self._known:
-            self.report.noted.setdefault(name, f'{change.place}: {change.text}, left by {run}. {note}')
+            self._take_note(self._finding(run, change, called), note)
             return
         self.report.noted.pop(name, None)
-        beside = [other for other in run.beside if change.node.value in other.snapshot]
-        root = next((root for root in run.roots if label(root) == change.place.holder), run.roots[0])
         if (finding := self._known.get(name)) is None:
-            unsure = ''.join(f', or {other}, which went on at the same time' for other in beside)
-            tools = f', which called {_names(called)}' if called else ''
-            finding = self._known[name] = Finding(
-                where=str(change.place),
-                name=name,
-                toolset=change.place.holder,
-                held_by='deps' if change.place.holder == _DEPS else rules.holder_kind(rules.class_of(root)),
-                what=change.text,
-                left_by=f'{run}{tools}{unsure}',
-                remedy=_remedy(run, change, root),
-                times=0,
-                next_run=f'the next run of {_agent_name(run.agent)}',
-            )
+            finding = self._known[name] = self._finding(run, change, called)
+        beside = self._beside(run, change)
         finding.times += 1
         if beside and not finding.read_by:
             finding.read_by = f'{beside[0]}, at the same time,'
@@ -292,40 +347,34 @@ class _Returned:
         """Whether a value can be found in it."""
         return any(atom in self.atoms or str(atom) in self.texts for atom in rules.atoms([value]))
 
-    def tells_each(self, values: Iterable[Any]) -> bool:
-        """Whether each of some values was returned, and not only a text or a number that happens to be in one."""
-        return all(
-            any(
-                atom in self.atoms or (isinstance(atom, str) and len(atom) > 2 and atom in self.texts) for atom in found
-            )
-            for found in (list(rules.atoms([value])) for value in values)
-        )
 
-
-def _note(change: Change, inputs: rules.Inputs, returned: _Returned) -> str:
+def _note(run: _Run, change: Change, inputs: rules.Inputs, returned: _Returned) -> str:
     """Say what is to be known of a change that tells no run of another one, as far as that can be seen; or nothing."""
+    if change.place.holder != _DEPS and not run.snapshot.is_read(change):
+        return 'No tool reads it, as it seems. If your application does, it finds what all runs have left.'
     if change.group in ('inner', 'member'):
         return ''
     new, counted = change.new, rules.is_counted(change.old, change.new)
+    entries: Any = change.new if isinstance(change.new, dict) and not change.old else {}
     if change.group == 'item':
         pairs = [(change.old.get(key, rules.MISSING), value) for key, value in change.new.items()]
-        counted = (
-            bool(pairs) and not change.old.keys() - change.new.keys() and all(rules.is_counted(*it) for it in pairs)
-        )
+        counted = bool(pairs) and all(rules.is_counted(*it) for it in pairs) and not inputs.found_in([*change.new])
         new = [*change.new.values()]
-        if inputs.are_told_by([*change.new]):
-            counted = False
+        added = isinstance(change.node.value, dict) and change.old.keys().isdisjoint(change.new)
+        entries = change.new if added else {}
     if counted and not returned.tells(new) and not inputs.are_in(new):
         return 'It looks like a count or a time of all runs. If a tool decides by it, as by a limit, give each run its own.'
-    added = issubclass(type(change.new), dict) and not change.old and isinstance(change.node.value, dict)
-    if (
-        change.group == 'item'
-        and added
-        and returned.tells_each(change.new.values())
-        and inputs.are_asked_for(change.new)
-    ):
-        return 'It looks like a cache of what was asked for. If that depends on who asks, give each run its own.'
+    asked = all(inputs.found_in(key) and not isinstance(value, (int, float)) for key, value in entries.items())
+    if entries and (asked or returned.tells([*entries.values()])) and inputs.are_kept_apart(entries):
+        return 'It looks like a cache. If it depends on who asks, or if a tool lists it, give each run its own.'
     return ''
+
+
+def _alike(deps: Any, others: Any) -> bool:
+    try:
+        return bool(deps is others or deps == others)
+    except Exception:  # noqa: BLE001 - whatever a user's `__eq__` raises
+        return False
 
 
 def _toolsets(given: Any) -> list[Any]:
@@ -358,14 +407,12 @@ def _inputs(messages: Sequence[Any], deps: Any, offered: Sequence[str]) -> tuple
     calls = [part for part in parts if part.part_kind == 'tool-call']
     prompts = [part.content for part in parts if part.part_kind == 'user-prompt']
     called = [call.tool_name for call in calls]
-    return rules.Inputs(
-        prompts, deps, asked=[_arguments(call) for call in calls], called=called, offered=offered
-    ), called
+    return rules.Inputs(prompts, deps, [_arguments(call) for call in calls], called=called, offered=offered), called
 
 
 def _arguments(call: Any) -> Any:
     try:
-        return call.args_as_dict()
+        return list(call.args_as_dict().values())
     except (ValueError, AssertionError):
         return call.args
 
