@@ -195,8 +195,10 @@ def test_name_in_the_run_and_a_name_of_the_caller_are_known() -> None:
         toolsets=[lambda: toolset.prefixed('my').renamed({'other': 'my_shell'})],
         output_type=[str, DeferredToolRequests],
     )
-    for name in 'shell', 'my_shell', 'other':
-        assert isinstance(agent.run_sync('Go', deps=AgentContext(need_user_approve_tools=[name])).output, object)
+    for name in 'shell', 'other':
+        assert asks(agent, AgentContext(need_user_approve_tools=[name]))
+    with pytest.raises(UserError, match="names 'my_shell', and no tool"):
+        agent.run_sync('Go', deps=AgentContext(need_user_approve_tools=['my_shell']))
     deps = AgentContext(need_user_approve_tools=['shell'])
     agent.run_sync('Go', deps=deps)
     deps.message_history.clear()

@@ -215,7 +215,7 @@ class Toolset(BaseToolset[AgentDepsT]):
         contexts = self._contexts(ctx)
         root = ctx.tool_manager.toolset if ctx.tool_manager else self
         for context in contexts:
-            context.check_names(_names(root) | self._entries.keys())
+            context.check_names({*self._entries, *(name for names in _names(root) for name in names)})
         with exit_as_error():
             if self._begins and not self._joined and contexts:
                 self._joined = contexts[0] if contexts[0].join(self.id or '', self.tools) else None
@@ -430,16 +430,18 @@ class ToolsetView(WrapperToolset[AgentDepsT]):
             _view.reset(token)
 
 
-def _names(toolset: object) -> set[str]:
-    """Return the names of the tools of `Toolset`s, by which these and wrappers call them, available or not."""
+def _names(toolset: object) -> set[tuple[str, str]]:
+    """Return the names of the tools of `Toolset`s, available or not, each with that by which the model calls it."""
     if isinstance(toolset, Toolset):
-        return {tool.name for tool in cast('Toolset[Any]', toolset).tools}
+        return {(tool.name, tool.name) for tool in cast('Toolset[Any]', toolset).tools}
     inside: list[Any] = [getattr(toolset, name, None) for name in ('wrapped', '_toolset')]
-    names = set[str]().union(*(_names(one) for one in [*inside, *getattr(toolset, 'toolsets', ())] if one is not None))
+    names = set[tuple[str, str]]().union(*map(_names, filter(None, [*inside, *getattr(toolset, 'toolsets', ())])))
     if isinstance(toolset, PrefixedToolset):
-        names |= {f'{cast("PrefixedToolset[Any]", toolset).prefix}_{name}' for name in names}
+        prefix = cast('PrefixedToolset[Any]', toolset).prefix
+        return {(own, f'{prefix}_{called}') for own, called in names}
     if isinstance(toolset, RenamedToolset):
-        names |= cast('RenamedToolset[Any]', toolset).name_map.keys()
+        renamed = {old: new for new, old in cast('RenamedToolset[Any]', toolset).name_map.items()}
+        return {(own, renamed.get(called, called)) for own, called in names}
     return names
 
 
