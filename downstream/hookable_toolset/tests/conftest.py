@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from pydantic_ai import Agent, DeferredToolRequests
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -17,6 +18,8 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+
+from hookable_toolset import AgentContext
 
 Call = tuple[str, 'dict[str, Any]']
 
@@ -74,6 +77,12 @@ def script(*steps: Call | list[Call] | str, seen: list[AgentInfo] | None = None)
                     yield piece
 
     return FunctionModel(answer, stream_function=stream)
+
+
+def asking(model: FunctionModel, *toolsets: Any) -> Agent[AgentContext, Any]:
+    """An agent whose output may be a question."""
+    output: Any = [str, DeferredToolRequests]
+    return Agent(model, deps_type=AgentContext, toolsets=toolsets, output_type=output)
 
 
 def is_prompt(message: ModelRequest) -> bool:

@@ -22,7 +22,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from hookable_toolset import AgentContext, BaseTool, GlobalHooks, ResumableState, Toolset
 
-from .conftest import Log, script
+from .conftest import Log, asking, script
 
 
 class Shell(BaseTool):
@@ -122,14 +122,8 @@ def test_edited_arguments_that_do_not_fit_never_run() -> None:
 
 def test_approval_is_asked_by_the_name_in_the_toolset_and_by_the_name_in_the_run() -> None:
     for name in 'shell', 'my_shell':
-        agent = Agent(
-            script(('my_shell', {'command': 'rm'})),
-            deps_type=AgentContext,
-            toolsets=[Toolset[AgentContext](tools=[Shell]).prefixed('my')],
-            output_type=[str, DeferredToolRequests],
-        )
-        result = agent.run_sync('Go', deps=AgentContext(need_user_approve_tools=[name]))
-        assert isinstance(result.output, DeferredToolRequests)
+        agent = asking(script(('my_shell', {'command': 'rm'})), Toolset[AgentContext](tools=[Shell]).prefixed('my'))
+        assert asks(agent, AgentContext(need_user_approve_tools=[name]))
 
 
 def test_list_of_the_context_counts_as_it_is_at_the_call() -> None:
@@ -177,11 +171,8 @@ def test_another_tool_of_the_name_that_would_not_ask_is_refused_before_the_first
     def shell(command: str) -> None:
         log.append(command)
 
-    agent = Agent(
-        script(('shell', {'command': 'rm'})),
-        deps_type=AgentContext,
-        toolsets=[Toolset[AgentContext](tools=[Shell]).prefixed('my'), FunctionToolset([shell])],
-    )
+    toolset = Toolset[AgentContext](tools=[Shell]).prefixed('my')
+    agent = asking(script(('shell', {'command': 'rm'})), toolset, FunctionToolset([shell]))
     with pytest.raises(UserError, match=r"names 'shell', and the run has another tool of this name"):
         agent.run_sync('Go', deps=context())
     assert log == []
@@ -189,12 +180,7 @@ def test_another_tool_of_the_name_that_would_not_ask_is_refused_before_the_first
 
 def test_name_in_the_run_and_a_name_of_the_caller_are_known() -> None:
     toolset = Toolset[AgentContext](tools=[Shell])
-    agent = Agent(
-        script(('other', {'command': 'rm'})),
-        deps_type=AgentContext,
-        toolsets=[lambda: toolset.prefixed('my').renamed({'other': 'my_shell'})],
-        output_type=[str, DeferredToolRequests],
-    )
+    agent = asking(script(('other', {'command': 'rm'})), lambda: toolset.prefixed('my').renamed({'other': 'my_shell'}))
     for name in 'shell', 'other':
         assert asks(agent, AgentContext(need_user_approve_tools=[name]))
     with pytest.raises(UserError, match="names 'my_shell', and no tool"):
@@ -202,9 +188,7 @@ def test_name_in_the_run_and_a_name_of_the_caller_are_known() -> None:
     deps = AgentContext(need_user_approve_tools=['shell'])
     agent.run_sync('Go', deps=deps)
     deps.message_history.clear()
-    child: Agent[AgentContext, str] = Agent(
-        script(('look', {})), deps_type=AgentContext, toolsets=[Toolset[AgentContext](tools=[Look])]
-    )
+    child = calling(Toolset(tools=[Look]), 'look')
     assert child.run_sync('Go', deps=deps).output == 'looked'  # 'shell' is a tool of who calls it
 
 
@@ -216,17 +200,16 @@ def test_deps_that_do_not_say_what_needs_an_approval_are_refused(deps: Any) -> N
     assert log == []
 
 
-def asks(agent: Agent[AgentContext, Any], deps: AgentContext) -> bool:
+def asks(agent: Agent[AgentContext, Any], deps: Any) -> bool:
     return isinstance(agent.run_sync('Go', deps=deps).output, DeferredToolRequests)
 
 
 def calling(toolset: Toolset[AgentContext], name: str = 'shell', **args: str) -> Agent[AgentContext, Any]:
-    model = script((name, args))
-    return Agent(model, deps_type=AgentContext, toolsets=[toolset], output_type=[str, DeferredToolRequests])
+    return asking(script((name, args)), toolset)
 
 
 def test_context_of_the_toolset_and_that_of_the_run_both_say_what_needs_an_approval() -> None:
-    for of_toolset, of_run in (context(), AgentContext()), (AgentContext(), context()):
+    for of_toolset, of_run in (context(), AgentContext()), (AgentContext(), context()), (context(), None):
         assert asks(calling(Toolset(of_toolset, [Shell]), command='rm'), of_run)
 
 
@@ -295,12 +278,8 @@ def test_user_allows_by_the_name_that_the_model_uses() -> None:
     """What was shown when the user allowed it. A tool of that name elsewhere, or in another toolset, isn't meant."""
 
     def prefixed(name: str) -> Agent[AgentContext, Any]:
-        return Agent(
-            script((name, {'command': 'rm'})),
-            deps_type=AgentContext,
-            toolsets=[Toolset[AgentContext](tools=[Shell]).prefixed(prefix) for prefix in ('mine', 'theirs')],
-            output_type=[str, DeferredToolRequests],
-        )
+        toolsets = (Toolset[AgentContext](tools=[Shell]).prefixed(prefix) for prefix in ('mine', 'theirs'))
+        return asking(script((name, {'command': 'rm'})), *toolsets)
 
     deps = AgentContext(need_user_approve_tools=['shell'], user_allowed_tools=['mine_shell'])
     assert not asks(prefixed('mine_shell'), deps)

@@ -9,12 +9,10 @@ import os
 import re
 import select
 import signal
-import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +21,7 @@ from pydantic_ai import ModelRetry
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall
 
-from hookable_toolset import AgentContext, Session, SessionStore
+from hookable_toolset import AgentContext, Session, SessionStore, cli
 from hookable_toolset.builtin import ReadFileTool
 from hookable_toolset.cli import main
 from hookable_toolset.terminal import printable
@@ -51,22 +49,6 @@ def store(folder: Path, context: AgentContext) -> None:
             await session.save()
 
     asyncio.run(write())
-
-
-def written_before(folder: Path, line: str) -> type[io.StringIO]:
-    """Return what is typed, in a session that someone else writes before a line, as a release in which other tools asked."""
-
-    class Typing(io.StringIO):
-        def readline(self, size: int | None = -1, /) -> str:
-            typed = super().readline()
-            if typed == f'{line}\n':
-                context = AgentContext(need_user_approve_tools=['write_file', 'read_file'])
-                thread = threading.Thread(target=store, args=[folder, context])
-                thread.start()
-                thread.join()
-            return typed
-
-    return Typing
 
 
 @pytest.fixture
@@ -222,15 +204,8 @@ def test_faulty_module_of_tools_is_said_with_its_line(
     assert re.fullmatch(rf'error: .*{message}\n', shown, re.DOTALL)
 
 
-def test_session_that_was_damaged_is_a_line(chat: Chat, tmp_path: Path) -> None:
-    store(tmp_path, AgentContext())
-    with closing(sqlite3.connect(tmp_path / 's.db')) as connection, connection:
-        connection.execute('UPDATE sessions SET state = ?', ['{"version": 1, "mess'])
-    shown = chat('list_files', code=1)
-    assert re.fullmatch(r"error: Session 'ada' in `.*s\.db` is not opened\. The state is no .*\n", shown)
+def test_file_that_is_no_database_is_a_line(chat: Chat, tmp_path: Path) -> None:
     (tmp_path / 's.db').write_text('no database' * 100)
-    for rest in tmp_path.glob('s.db-*'):
-        rest.unlink()
     assert re.fullmatch(r'error: `.*s\.db`: file is not a database\n', chat('list_files', code=1))
 
 
@@ -351,11 +326,19 @@ def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
         tool.call(ctx, 'cut')
 
 
-def test_session_that_another_process_has_written_is_opened_again(chat: Chat, tmp_path: Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        chat('read_file notes.txt')
-        patch.setattr('io.StringIO', written_before(tmp_path, 'list_files'))
-        shown = chat('/approve', 'list_files', '/approve')
+def test_session_that_another_process_has_written_is_opened_again(
+    chat: Chat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat('read_file notes.txt')
+    turn = cli.Chat._turn  # pyright: ignore[reportPrivateUsage]
+
+    async def turn_after_another(self: Any, prompt: str | None) -> None:
+        """What a release in which other tools asked would have stored."""
+        await asyncio.to_thread(store, tmp_path, AgentContext(['write_file', 'read_file']))
+        await turn(self, prompt)
+
+    monkeypatch.setattr(cli.Chat, '_turn', turn_after_another)
+    shown = chat('/approve', 'list_files', '/approve')
     assert 'was written by someone else: it is at revision 2, and revision 1 was read.' in shown
     # What that one doesn't know of is asked for all the same.
     assert shown.rstrip('\n> ').endswith('An approval is needed for: write_file, read_file.')

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent, RunContext, UserError
 
-from hookable_toolset import AgentContext, BaseTool, GlobalHooks, Toolset
+from hookable_toolset import BaseTool, GlobalHooks, Toolset
 
 from .conftest import script
 
@@ -41,20 +41,6 @@ def test_toolset_of_classes_and_instances_lists_their_schemas() -> None:
     greet, part = seen[0].function_tools
     assert (greet.name, greet.description, part.name) == ('greet', 'Greet someone.', 'part')
     assert greet.parameters_json_schema['properties'] == {'who': {'description': 'A name.', 'type': 'string'}}
-
-
-def test_bound_context_counts_rather_than_that_of_the_run() -> None:
-    from pydantic_ai import DeferredToolRequests
-
-    ctx = AgentContext(need_user_approve_tools=['greet'])
-    agent = Agent(
-        script(('greet', {'who': 'Ada'})),
-        deps_type=AgentContext,
-        toolsets=[Toolset(ctx, tools=[Greet])],
-        output_type=[str, DeferredToolRequests],
-    )
-    assert isinstance(agent.run_sync('Hi', deps=AgentContext()).output, DeferredToolRequests)
-    assert isinstance(agent.run_sync('Hi').output, DeferredToolRequests)  # type: ignore
 
 
 @pytest.mark.parametrize(

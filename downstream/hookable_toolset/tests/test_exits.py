@@ -101,9 +101,7 @@ def test_exit_of_what_a_toolset_asks_of_a_tool_is_an_error_of_the_run(tool: type
         agent = Agent(AGAIN, deps_type=AgentContext, toolsets=[toolset])
         needing = ['note'] if tool is Asking else []
         with pytest.raises(ExitError, match=PLACED):
-            await agent.run(
-                'Go', deps=AgentContext(need_user_approve_tools=needing, toolset_states={'mine': {'note': 1}})
-            )
+            await agent.run('Go', deps=AgentContext(needing, toolset_states={'mine': {'note': 1}}))
         return 'the loop goes on'
 
     assert asyncio.run(run()) == 'the loop goes on'

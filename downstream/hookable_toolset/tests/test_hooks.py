@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 from pydantic_ai import (
     Agent,
     ApprovalRequired,
@@ -148,16 +148,12 @@ def test_arguments_that_do_not_fit_are_an_error_that_names_the_hook(returned: An
 
 
 def test_arguments_that_no_hook_changed_are_not_validated_again() -> None:
-    from typing import Annotated
-
-    from pydantic import AfterValidator
-
     validated: Log = []
 
     class Note(BaseTool):
         name = 'note'
 
-        def call(self, ctx: RunContext[Any], text: Annotated[str, AfterValidator(validated.append)]) -> str:
+        def call(self, ctx: RunContext[Any], text: str) -> str:
             return 'noted'
 
     Note.call.__annotations__['text'] = Annotated[str, AfterValidator(lambda text: validated.append(text) or text)]
@@ -204,9 +200,7 @@ def test_arguments_of_any_kind_reach_the_tool() -> None:
             return first + sum(rest) + sum(named.values())
 
     class Twice(Toolset[Any]):
-        async def _call_tool_func(
-            self, args: dict[str, Any], ctx: RunContext[Any], tool: HookableToolsetTool[Any]
-        ) -> Any:
+        async def _call_tool_func(self, args: Any, ctx: Any, tool: HookableToolsetTool[Any]) -> Any:
             return [await tool.call_func(args, ctx), await tool.call_func(args, ctx)]
 
     assert run(Twice(tools=[Sum]), ('sum', {'first': 1, 'rest': [2, 3], 'x': 4})) == '[10, 10]'
@@ -277,9 +271,7 @@ def test_what_tells_the_run_what_to_do_is_shown_to_post_hooks_and_always_raised(
         return 'in its place'
 
     class Wrapping(Toolset[Any]):
-        async def _call_tool_func(
-            self, args: dict[str, Any], ctx: RunContext[Any], tool: HookableToolsetTool[Any]
-        ) -> Any:
+        async def _call_tool_func(self, args: Any, ctx: Any, tool: HookableToolsetTool[Any]) -> Any:
             try:
                 return raise_it() if where == '_call_tool_func' else await tool.call_func(args, ctx)
             except Exception as e:  # noqa: BLE001
@@ -328,9 +320,7 @@ def test_retry_that_a_toolset_has_answered_by_calling_again_is_over() -> None:
             return f'call {Second.calls}'
 
     class Again(Toolset[Any]):
-        async def _call_tool_func(
-            self, args: dict[str, Any], ctx: RunContext[Any], tool: HookableToolsetTool[Any]
-        ) -> Any:
+        async def _call_tool_func(self, args: Any, ctx: Any, tool: HookableToolsetTool[Any]) -> Any:
             try:
                 return await tool.call_func(args, ctx)
             except ModelRetry:
@@ -352,9 +342,7 @@ async def test_cancellation_is_never_a_value() -> None:
             await asyncio.sleep(60)
 
     class Catching(Toolset[Any]):
-        async def _call_tool_func(
-            self, args: dict[str, Any], ctx: RunContext[Any], tool: HookableToolsetTool[Any]
-        ) -> Any:
+        async def _call_tool_func(self, args: Any, ctx: Any, tool: HookableToolsetTool[Any]) -> Any:
             try:
                 return await tool.call_func(args, ctx)
             except BaseException as e:  # noqa: BLE001 (what no toolset should do)
@@ -428,9 +416,7 @@ def test_hooks_of_a_call_share_metadata_and_those_of_another_have_their_own() ->
         return result
 
     class Executing(Toolset[Any]):
-        async def _call_tool_func(
-            self, args: dict[str, Any], ctx: RunContext[Any], tool: HookableToolsetTool[Any]
-        ) -> Any:
+        async def _call_tool_func(self, args: Any, ctx: Any, tool: HookableToolsetTool[Any]) -> Any:
             tool.metadata['executed'] = args['n']
             return await super()._call_tool_func(args, ctx, tool)
 

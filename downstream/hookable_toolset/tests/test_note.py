@@ -24,7 +24,7 @@ from pydantic_ai.tools import AgentDepsT
 import hookable_toolset
 from hookable_toolset import AgentContext, BaseTool, GlobalHooks, HookableToolsetTool, ResumableState, Toolset
 
-from .conftest import Log, script
+from .conftest import Log, asking, script
 
 EXAMPLES: dict[str, str] = dict(
     re.findall(
@@ -114,12 +114,7 @@ def test_optional_methods(available: bool) -> None:
         def call(self, ctx: RunContext[AgentContext]) -> str:
             return 'called'
 
-    agent = Agent(
-        script(('my_tool', {}), 'none'),
-        deps_type=AgentContext,
-        toolsets=[Toolset[AgentContext](tools=[Callable])],
-        output_type=[str, DeferredToolRequests],
-    )
+    agent = asking(script(('my_tool', {}), 'none'), Toolset[AgentContext](tools=[Callable]))
     result = agent.run_sync('Go', deps=AgentContext(need_user_approve_tools=['my_tool']))
     request = result.all_messages()[0]
     assert isinstance(request, ModelRequest)
@@ -286,12 +281,8 @@ def test_configuring_approval_required_tools() -> None:
     ctx = run_example('Configuring Approval-Required Tools').ctx
     shell = run_example('Custom Approval Metadata').ShellTool
     others = [type(name, (shell,), {'name': name}) for name in ('edit', 'replace')]
-    agent = Agent(
-        script(('shell', {'command': 'ls'})),
-        toolsets=[Toolset(ctx, tools=[shell, *others])],
-        output_type=[str, DeferredToolRequests],
-    )
-    output = agent.run_sync('Go').output
+    agent = asking(script(('shell', {'command': 'ls'})), Toolset[AgentContext](ctx, tools=[shell, *others]))
+    output = agent.run_sync('Go', deps=AgentContext()).output
     assert isinstance(output, DeferredToolRequests)
     assert list(output.metadata.values()) == [{'warning': 'This will execute a shell command', 'risk_level': 'high'}]
 

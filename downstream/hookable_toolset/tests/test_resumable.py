@@ -17,7 +17,6 @@ from pydantic import BaseModel, Field, SecretStr
 from pydantic_ai import (
     Agent,
     BinaryContent,
-    DeferredToolRequests,
     DeferredToolResults,
     ModelRetry,
     RunContext,
@@ -30,7 +29,7 @@ from pydantic_ai.messages import ImageUrl
 
 from hookable_toolset import AgentContext, BaseTool, ResumableState, Session, SessionStore, Toolset
 
-from .conftest import script
+from .conftest import asking, script
 
 PNG = bytes(range(256))
 
@@ -78,15 +77,13 @@ class Todo(BaseTool):
 
 
 toolset: Toolset[AgentContext] = Toolset(tools=[Picture, Raw, Danger, Todo], toolset_id='mine')
-agent = Agent(
+agent = asking(
     script(
         [('picture', {}), ('raw', {}), ('todo', {'item': 'milk'})],
         [('danger', {'what': {'x': [1]}}), ('todo', {'item': 'eggs'})],
         ('todo', {'item': 'tea'}),
     ),
-    deps_type=AgentContext,
-    toolsets=[toolset],
-    output_type=[str, DeferredToolRequests],
+    toolset,
 )
 
 

@@ -18,9 +18,7 @@ from typing import Any
 
 import pytest
 from pydantic_ai import (
-    Agent,
     CallDeferred,
-    DeferredToolRequests,
     FunctionToolset,
     RunContext,
     ToolApproved,
@@ -40,7 +38,7 @@ from hookable_toolset import (
     Toolset,
 )
 
-from .conftest import returns, script
+from .conftest import asking, returns, script
 
 
 class Count(BaseTool):
@@ -85,12 +83,8 @@ class Broken(BaseTool):
         raise ConnectionError
 
 
-agent = Agent(
-    script([('count', {}), ('pay', {'amount': 5})]),
-    deps_type=AgentContext,
-    toolsets=[Toolset[AgentContext](tools=[Count, Pay, Elsewhere, Broken])],
-    output_type=[str, DeferredToolRequests],
-)
+toolset = Toolset[AgentContext](tools=[Count, Pay, Elsewhere, Broken])
+agent = asking(script([('count', {}), ('pay', {'amount': 5})]), toolset)
 
 
 @pytest.fixture
@@ -142,20 +136,18 @@ async def test_scope_keeps_live_tools_through_the_questions_and_turns_of_a_sessi
         'fail': [('send', {'text': 'b'})],
     }
 
-    def sending(*last: Any) -> Agent[AgentContext, Any]:
-        output: Any = [str, DeferredToolRequests]
-        return Agent(script(*last), deps_type=AgentContext, toolsets=[toolset], output_type=output)
-
-    asking, failing = sending(steps['ask'], ('send', {'text': 'c'})), sending(steps['fail'], ('broken', {}))
+    sending = asking(script(steps['ask'], ('send', {'text': 'c'})), toolset)
+    failing = asking(script(steps['fail'], ('broken', {})), toolset)
     chats = ToolsetScopePool(toolset)
     session = await Session.open(store, 'ada', careful())
     async with chats('ada') as chat:
-        said = await session.run(asking, 'Go', lambda call, metadata: True, toolsets=[chat])
+        said = await session.run(sending, 'Go', lambda call, metadata: True, toolsets=[chat])
         assert said == 'a | 1 | paid 5 | a,c'
         with pytest.raises(ConnectionError):
             await session.run(failing, 'Go', never, toolsets=[chat])
     async with chats('ada') as chat:
-        assert (await session.run(sending(('send', {'text': 'd'})), 'Go', never, toolsets=[chat]))[-1] == 'd'
+        last = asking(script(('send', {'text': 'd'})), toolset)
+        assert (await session.run(last, 'Go', never, toolsets=[chat]))[-1] == 'd'
         # What a failed run has sent was sent
         assert chat.instance_of(toolset).tools[0].sent == ['a', 'c', 'b', 'd']  # type: ignore[attr-defined]
     await chats.aclose()
@@ -171,12 +163,7 @@ async def test_questions_are_stored_before_they_are_asked_and_answers_as_they_co
         asked.append((call.args_as_dict(), metadata, returns(stored.message_history), len(stored.answers.approvals)))
         return ToolApproved(override_args={'amount': 7}) if len(asked) == 1 else False
 
-    twice = Agent(
-        script([('count', {}), ('pay', {'amount': 5}), ('pay', {'amount': 6})]),
-        deps_type=AgentContext,
-        toolsets=agent.toolsets[1:],
-        output_type=[str, DeferredToolRequests],
-    )
+    twice = asking(script([('count', {}), ('pay', {'amount': 5}), ('pay', {'amount': 6})]), toolset)
     session = await Session.open(store, 'ada', careful())
     assert sorted((await session.run(twice, 'Go', ask)).split(' | ')) == [
         '1',
@@ -203,7 +190,7 @@ async def test_names_are_checked_where_no_toolset_of_the_agent_could_ask(store: 
     def pay() -> None:
         raise AssertionError('nobody has approved it')
 
-    plain = Agent(script(('pay', {})), deps_type=AgentContext, toolsets=[FunctionToolset([pay])])
+    plain = asking(script(('pay', {})), FunctionToolset([pay]))
     session = await Session.open(store, 'ada', careful())
     with pytest.raises(UserError, match=r"names 'pay', and no tool that could ask"):
         await session.run(plain, 'Go', never)
@@ -211,12 +198,7 @@ async def test_names_are_checked_where_no_toolset_of_the_agent_could_ask(store: 
 
 @pytest.mark.anyio
 async def test_result_of_a_call_that_is_executed_elsewhere_can_come_later(store: SessionStore) -> None:
-    external = Agent(
-        script(('elsewhere', {})),
-        deps_type=AgentContext,
-        toolsets=agent.toolsets[1:],
-        output_type=[str, DeferredToolRequests],
-    )
+    external = asking(script(('elsewhere', {})), toolset)
     left = await (await Session.open(store, 'ada')).run(external, 'Go', never)
     assert [call.tool_name for call in left.calls] == ['elsewhere']
     session = await Session.open(store, 'ada')
@@ -229,7 +211,7 @@ async def test_failed_turn_leaves_the_session_as_it_was(store: SessionStore) -> 
     session = await Session.open(store, 'ada')
     await session.run(agent, 'Go', never)
     before = session.context.export_state()
-    broken = Agent(script(('count', {}), ('broken', {})), deps_type=AgentContext, toolsets=agent.toolsets[1:])
+    broken = asking(script(('count', {}), ('broken', {})), toolset)
     with pytest.raises(ConnectionError):
         await session.run(broken, 'Go', never)
     assert session.context.export_state() == before == (await store.load('ada'))[1]
@@ -280,7 +262,7 @@ async def test_turn_in_the_middle_of_another_one_is_refused_before_anything_runs
     store: SessionStore, objects: str
 ) -> None:
     gate = Gate()
-    slow = Agent(script(('gate', {})), deps_type=AgentContext, toolsets=[Toolset[AgentContext](tools=[gate])])
+    slow = asking(script(('gate', {})), Toolset[AgentContext](tools=[gate]))
     first = await Session.open(store, 'ada')
     second = first if objects == 'one object' else await Session.open(store, 'ada')
     turn = asyncio.create_task(first.run(slow, 'First', never))
@@ -299,25 +281,18 @@ async def test_turn_in_the_middle_of_another_one_is_refused_before_anything_runs
 @pytest.mark.anyio
 async def test_turn_that_failed_or_was_cancelled_leaves_the_way_to_the_next(store: SessionStore) -> None:
     gate = Gate()
-    slow = Agent(script(('gate', {})), deps_type=AgentContext, toolsets=[Toolset[AgentContext](tools=[gate])])
+    slow = asking(script(('gate', {})), Toolset[AgentContext](tools=[gate]))
     session = await Session.open(store, 'ada')
     turn = asyncio.create_task(session.run(slow, 'First', never))
     await gate.reached.wait()
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):
         await turn
-    broken = Agent(script(('broken', {})), deps_type=AgentContext, toolsets=agent.toolsets[1:])
+    broken = asking(script(('broken', {})), toolset)
     with pytest.raises(ConnectionError):
         await session.run(broken, 'Second', never)
     assert await session.run(agent, 'Third', never) == '1 | paid 5'
     assert prompts(session) == ['Third']
-
-
-@pytest.mark.anyio
-async def test_writes_of_one_session_at_once_follow_one_another(store: SessionStore) -> None:
-    session = await Session.open(store, 'ada')
-    await asyncio.gather(*(session.save() for _ in range(5)))
-    assert session.revision == 5 == (await Session.open(store, 'ada')).revision
 
 
 # A file that is locked, and threads.
@@ -508,12 +483,7 @@ def test_answer_that_was_stored_is_not_asked_for_again(tmp_path: Path) -> None:
             time.sleep(60)
             return 'never'
 
-    slow = Agent(
-        script(('pay', {'amount': 5})),
-        deps_type=AgentContext,
-        toolsets=[Toolset[AgentContext](tools=[Slow])],
-        output_type=[str, DeferredToolRequests],
-    )
+    slow = asking(script(('pay', {'amount': 5})), Toolset[AgentContext](tools=[Slow]))
 
     def turn(report: Callable[[str], None]) -> None:
         REPORT[:] = [report]
@@ -580,14 +550,7 @@ class Vague(BaseTool):
 @pytest.mark.anyio
 @pytest.mark.parametrize('needing', [['vague'], []])
 async def test_turn_that_can_not_be_stored_is_none(tmp_path: Path, needing: list[str]) -> None:
-    toolset: Toolset[AgentContext] = Toolset(tools=[Vague])
-    agent = Agent(
-        script(('vague', {})),
-        deps_type=AgentContext,
-        toolsets=[toolset],
-        output_type=[str, DeferredToolRequests],
-    )
-    fine = Agent(script('fine'), deps_type=AgentContext)
+    agent, fine = asking(script(('vague', {})), Toolset[AgentContext](tools=[Vague])), asking(script('fine'))
     async with SessionStore(tmp_path / 's.db') as store:
         session = await Session.open(store, 'ada', AgentContext(need_user_approve_tools=needing))
         await session.run(fine, 'Hello', lambda call, metadata: True)

@@ -62,18 +62,8 @@ def basket() -> list[str]:
     return []
 
 
-@functools.cache
-def wishes() -> list[str]:
-    return []
-
-
 def put(text: str) -> str:
     basket().append(text)
-    return 'done'
-
-
-def wish(text: str) -> str:
-    wishes().append(text)
     return 'done'
 
 
@@ -90,25 +80,6 @@ def store() -> Store:
 def order(text: str) -> str:
     store().orders.append(text)
     return store().orders[-1]
-
-
-class Approved(FunctionToolset[Any]):
-    approved: set[str] = set()  # noqa: RUF012
-
-    def __init__(self) -> None:
-        super().__init__([self.approve])
-
-    def approve(self, text: str) -> str:
-        self.approved.add(text)
-        return max(self.approved)
-
-
-DRAFTS: dict[str, str] = {}
-
-
-def draft(text: str) -> str:
-    DRAFTS['latest'] = text
-    return DRAFTS['latest']
 
 
 def closing() -> Callable[[str], str]:
@@ -156,13 +127,6 @@ class Account(FunctionToolset[Any]):
         return self.account.setdefault('iban', f'DE{hash(ctx.deps.name)}')
 
 
-def greeting() -> Callable[..., str]:
-    def greet(ctx: RunContext[User], text: str) -> str:
-        return vars(greet).setdefault('user', ctx.deps.name)
-
-    return greet
-
-
 def cart() -> Callable[[str], str]:
     """Looks like a cache, until the second is told what the first has put there."""
     items: dict[str, str] = {}
@@ -185,30 +149,14 @@ class Remembering(AbstractCapability[Any]):
         return args
 
 
-class Served(FunctionToolset[Any]):
-    """Numbers the calls, and tells the model."""
-
-    def __init__(self) -> None:
-        super().__init__([self.serve])
-        self.number = 40
-
-    def serve(self, text: str) -> int:
-        self.number += 1
-        return self.number
-
-
 LEAKS: dict[str, Callable[[], dict[str, Any]]] = {
     'Notes.kept': lambda: {'toolsets': [Notes()]},
     'Shop.client': lambda: {'toolsets': [Shop()]},
     'Portal.client.headers': lambda: {'toolsets': [Portal()]},
     'basket': lambda: {'toolsets': [FunctionToolset[Any]([put])]},
-    'wishes': lambda: {'toolsets': [FunctionToolset[Any]([wish])]},
     'store.orders': lambda: {'toolsets': [FunctionToolset[Any]([order])]},
-    'Approved.approved': lambda: {'toolsets': [Approved()]},
-    'DRAFTS': lambda: {'toolsets': [FunctionToolset[Any]([draft])]},
     'keep.last': lambda: {'toolsets': [FunctionToolset[Any]([closing()])]},
     'Profile.profile': lambda: {'toolsets': [Profile()]},
-    'greet.user': lambda: {'toolsets': [FunctionToolset[Any]([greeting()])]},
     'fill.items': lambda: {'toolsets': [FunctionToolset[Any]([cart()])]},
     'Remembering.prompts': lambda: {'capabilities': [Remembering()], 'toolsets': [FunctionToolset[Any]([echo])]},
 }
@@ -329,7 +277,7 @@ async def use(agent: Agent[Any, str]) -> Watch:
 
 @pytest.mark.parametrize('name', LEAKS)
 async def test_planted_leak_is_found(name: str, make_agent: MakeAgent):
-    for cached in (basket, wishes, store):
+    for cached in (basket, store):
         cached.cache_clear()
     watch = await use(make_agent(**LEAKS[name](), deps_type=User))
     assert [leak.name.rpartition(f'{__name__}.')[2] for leak in watch.report.leaks] == [name]
@@ -368,12 +316,6 @@ async def test_double_of_a_test_is_no_leak_unless_a_second_run_is_given_it(make_
             with agent.override(toolsets=[double]):
                 await agent.run('milk', deps=User('Ada'))
     assert [leak.read_by for leak in watch.report.leaks] == ["run 4 of agent 'support' ('milk')"]
-
-
-async def test_count_that_the_model_is_told_is_a_leak(make_agent: MakeAgent):
-    watch = await use(make_agent(Served(), deps_type=User))
-    assert [leak.name for leak in watch.report.leaks] == ['Served.number']
-    assert watch.report.noted == {}
 
 
 async def test_what_others_asked_for_is_no_cache_of_what_a_tool_returned(make_agent: MakeAgent):

@@ -25,7 +25,7 @@ from pydantic_ai.models.test import TestModel
 storage = []
 
 def add_todo(text: str) -> None:
-    storage.append(text)
+    storage.insert(len(storage), text)
 
 def pure(text: str) -> str:
     return text.upper()
@@ -72,7 +72,7 @@ writing, removing, unlinking, inserting, spawning, connecting, starting, leaving
 
 def spy(text: str) -> None:
     if 'SECRET_KEY' in os.environ:
-        storage.append(text)
+        storage.insert(len(storage), text)
 
 spying = Agent(TestModel(), tools=[spy])
 
@@ -84,7 +84,7 @@ hanging = Agent(TestModel(), tools=[hang])
 
 def greet(ctx: RunContext[dict], text: str) -> None:
     if ctx.deps['greeting'] == 'hello':
-        storage.append(text)
+        storage.insert(len(storage), text)
 
 def make_deps():
     return {'greeting': 'hello'}
@@ -94,7 +94,7 @@ with_deps = Agent(TestModel(), deps_type=dict, tools=[greet])
 def query(ctx: RunContext[dict], column: str, limit: int = 10) -> str:
     if column not in ctx.deps['columns']:
         raise ModelRetry(f'There is no column {column}.')
-    storage.append(column)
+    storage.insert(len(storage), column)
     return column
 
 querying = Agent(TestModel(), deps_type=dict, tools=[query])

@@ -143,9 +143,8 @@ def default() -> AbstractToolset[Any]:
 
 
 def function_attribute() -> AbstractToolset[Any]:
-    def ping() -> int:
-        ping.count = getattr(ping, 'count', 0) + 1  # type: ignore[attr-defined]
-        return ping.count  # type: ignore[attr-defined]
+    def ping(text: str) -> str:
+        return vars(ping).setdefault('first', text)
 
     return FunctionToolset([ping])
 
@@ -206,7 +205,7 @@ PLANTED: list[tuple[Callable[[], Any], str, str]] = [
     (Ids, '`Ids.ids`', 'factory'),
     (closure, 'closure cell `storage[0]` of `add_todo`', 'make the function `add_todo` and what it keeps again'),
     (default, 'default `seen[0]` of `collect`', '`None` as the default'),
-    (function_attribute, 'attribute `ping.count` of a function', 'in an attribute of a toolset'),
+    (function_attribute, 'attribute `ping.first` of a function', 'in an attribute of a toolset'),
     (rebound_global, 'global `TOTAL` of `', 'in an attribute of a toolset'),
     (context_variable, 'context variable `HISTORY[', 'in an attribute of a toolset'),
     (bound_method, '`Store.rows[0]`', 'make the `Store` again'),

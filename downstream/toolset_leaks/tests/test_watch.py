@@ -45,15 +45,6 @@ async def test_watch_names_the_run_that_leaves_and_the_one_that_could_read(make_
     assert leak.times == 2
 
 
-async def test_watch_says_who_can_read_it_when_nobody_has(make_agent: MakeAgent):
-    with Watch() as watch:
-        await make_agent(Notes()).run('milk')
-
-    [leak] = watch.report.leaks
-    assert leak.read_by == ''
-    assert "the next run of agent 'support' can read it" in str(leak)
-
-
 async def test_watch_reports_at_once_and_stops_with_the_block(make_agent: MakeAgent):
     agent = make_agent(Notes())
     original = Agent.iter

@@ -12,10 +12,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from pydantic_ai import Agent, DeferredToolRequests, ToolApproved, ToolDenied, UserError
-from pydantic_ai.messages import (
-    ToolCallPart,
-    UserContent,
-)
+from pydantic_ai.messages import ToolCallPart, UserContent
 from pydantic_ai.run import AgentRunResult
 
 from .context import AgentContext, ResumableState

@@ -25,33 +25,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description='Call each tool of an agent on a scripted model, and find the state that one run leaves behind for the next. '
         'The tools run in a process that can neither reach the network, nor start programs, nor write outside of a temporary folder.',
     )
-    parser.add_argument('agent', help='MODULE:NAME of the agent, or of a function that returns it')
-    parser.add_argument(
-        '--deps', metavar='MODULE:NAME', help='the deps of the runs, or a function that makes them for each run'
-    )
-    parser.add_argument(
-        '--arguments',
-        metavar='FILE',
-        type=Path,
-        help='a JSON file with arguments that the tools accept, {"TOOL": {"name": "value"}}, or a list of such for several calls',
-    )
-    parser.add_argument(
-        '--skip', metavar='TOOL', action='append', default=[], help='a tool not to call, like `delete_*`; repeatable'
-    )
-    parser.add_argument(
-        '--shared',
-        metavar='STATE',
-        action='append',
-        default=[],
-        help='state that is shared on purpose, like `Todo.cache`',
-    )
-    parser.add_argument(
-        '--permit', choices=PERMISSIONS, action='append', default=[], help='what the tools may do; repeatable'
-    )
-    parser.add_argument('--rounds', type=int, default=2, help='how often each tool is called (default: %(default)s)')
-    parser.add_argument('--seed', type=int, default=0, help='makes the same arguments each time (default: %(default)s)')
-    parser.add_argument('--seconds', type=float, default=300, help='how long it may take (default: %(default)g)')
-    parser.add_argument('--json', action='store_true', help='write the report as JSON')
+    add = parser.add_argument
+    many: Any = {'action': 'append', 'default': []}
+    add('agent', help='MODULE:NAME of the agent, or of a function that returns it')
+    add('--deps', metavar='MODULE:NAME', help='the deps of the runs, or a function that makes them for each run')
+    them = 'a JSON file with arguments that the tools accept, {"TOOL": {"name": "value"}}, or a list of such for several calls'
+    add('--arguments', metavar='FILE', type=Path, help=them)
+    add('--skip', metavar='TOOL', **many, help='a tool not to call, like `delete_*`; repeatable')
+    add('--shared', metavar='STATE', **many, help='state that is shared on purpose, like `Todo.cache`')
+    add('--permit', choices=PERMISSIONS, **many, help='what the tools may do; repeatable')
+    add('--rounds', type=int, default=2, help='how often each tool is called (default: %(default)s)')
+    add('--seed', type=int, default=0, help='makes the same arguments each time (default: %(default)s)')
+    add('--seconds', type=float, default=300, help='how long it may take (default: %(default)g)')
+    add('--json', action='store_true', help='write the report as JSON')
     given = parser.parse_args(arguments)
     options = {name: getattr(given, name) for name in ('deps', 'skip', 'shared', 'rounds', 'seed')}
     try:

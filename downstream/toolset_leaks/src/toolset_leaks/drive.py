@@ -7,6 +7,7 @@ import contextvars
 import fnmatch
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
@@ -99,31 +100,23 @@ def _in_thread(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         raise error
 
 
+@dataclass
 class _Driver:
     """Runs an agent, and says in place of its model which tools to call."""
 
-    def __init__(
-        self,
-        agent: Agent[Any, Any],
-        make_deps: Callable[[], Any],
-        skip: Sequence[str],
-        arguments: Arguments,
-        timeout: float,
-    ):
-        self.agent = agent
-        self.make_deps = make_deps
-        self.skip = skip
-        self.timeout = timeout
-        self.arguments = arguments
-        self.not_called: dict[str, None] = {}
-        self.succeeded: set[str] = set()
-        self.errors: dict[str, str] = {}
-        self.error = ''
-        self.tools: dict[str, ToolDefinition] = {}
-        self.script: list[str] = []
-        self.number = 0
-        self.last: ToolCallPart | None = None
-        self.model = FunctionModel(self.respond)
+    agent: Agent[Any, Any]
+    make_deps: Callable[[], Any]
+    skip: Sequence[str]
+    arguments: Arguments
+    timeout: float
+    not_called: dict[str, None] = field(default_factory=dict[str, None])
+    succeeded: set[str] = field(default_factory=set[str])
+    errors: dict[str, str] = field(default_factory=dict[str, str])
+    error: str = ''
+    tools: dict[str, ToolDefinition] = field(default_factory=dict[str, ToolDefinition])
+    script: list[str] = field(default_factory=list[str])
+    number: int = 0
+    last: ToolCallPart | None = None
 
     async def drive(self, rounds: int) -> None:
         """Run the agent with each tool alone, then with all, then with none."""
@@ -164,11 +157,8 @@ class _Driver:
     async def run(self, prompt: str, *script: str) -> None:
         """Run the agent once. How a run fails is in the report; it may leave something behind all the same."""
         self.script, self.last = list(script), None
-        options: dict[str, Any] = {
-            'model': self.model,
-            'deps': self.make_deps(),
-            'output_type': [str, DeferredToolRequests],
-        }
+        options: dict[str, Any] = {'model': FunctionModel(self.respond), 'deps': self.make_deps()}
+        options['output_type'] = [str, DeferredToolRequests]
         try:
             try:
                 result = await self.once(prompt, options)

@@ -26,25 +26,15 @@ PERMISSIONS = ('files', 'network', 'programs')
 """What the process may be permitted: to write files anywhere, to reach other machines, and to start programs."""
 
 _PROGRAMS = (
-    'subprocess.Popen',
-    'os.system',
-    'os.exec',
-    'os.fork',
-    'os.forkpty',
-    'os.posix_spawn',
-    'os.spawn',
-    'pty.spawn',
+    *('subprocess.Popen', 'os.system', 'os.exec', 'os.fork', 'os.forkpty', 'os.posix_spawn', 'os.spawn', 'pty.spawn'),
     'os.kill',
 )
 _SPAWNING = ('multiprocessing.popen_spawn_posix', 'multiprocessing.popen_forkserver')
 _NETWORK = ('socket.connect', 'socket.sendto', 'socket.getaddrinfo', 'socket.gethostbyname')
+_ONTO = ('os.remove', 'os.rmdir', 'os.truncate', 'os.chmod', 'os.chown', 'os.utime', 'shutil.rmtree')
+_NEW = ('os.mkdir', 'os.mkfifo', 'os.mknod', 'sqlite3.connect', 'tempfile.mkstemp', 'tempfile.mkdtemp')
 _WRITES = {
-    **dict.fromkeys(
-        ('os.remove', 'os.rmdir', 'os.truncate', 'os.chmod', 'os.chown', 'os.utime', 'shutil.rmtree'), (0,)
-    ),
-    **dict.fromkeys(
-        ('os.mkdir', 'os.mkfifo', 'os.mknod', 'sqlite3.connect', 'tempfile.mkstemp', 'tempfile.mkdtemp'), (0,)
-    ),
+    **dict.fromkeys((*_ONTO, *_NEW), (0,)),
     **dict.fromkeys(('os.rename', 'os.link', 'shutil.move'), (0, 1)),
     **dict.fromkeys(('os.symlink', 'shutil.copyfile', 'shutil.copytree'), (1,)),
 }
@@ -76,35 +66,20 @@ def run_sandboxed(target: str, options: dict[str, Any], *, permit: Sequence[str]
         answer = Path(folder) / '.report.json'
         work = Path(folder) / 'work'
         work.mkdir()
-        order = {
-            'target': target,
-            'options': options,
-            'permit': [*permit],
-            'folder': folder,
-            'path': [str(Path.cwd()), *sys.path],
-        }
-        environment = {name: value for name, value in os.environ.items() if name in _ENVIRONMENT} | {
-            'HOME': str(work),
-            'TMPDIR': str(work),
-        }
+        order = {'target': target, 'options': options, 'permit': [*permit], 'folder': folder}
+        order['path'] = [str(Path.cwd()), *sys.path]
+        environment = {name: value for name, value in os.environ.items() if name in _ENVIRONMENT}
+        # `-m` must find this package, which may be on the path of this process only.
+        path = os.pathsep.join(path for path in sys.path if path)
+        environment |= {'HOME': str(work), 'TMPDIR': str(work), 'PYTHONPATH': path}
         command = [sys.executable, '-m', 'toolset_leaks.sandbox', str(answer)]
+        options = {'capture_output': True, 'text': True, 'timeout': seconds}
         try:
-            # `-m` must find this package, which may be on the path of this process only.
-            environment['PYTHONPATH'] = os.pathsep.join(path for path in sys.path if path)
-            done = subprocess.run(
-                command,
-                input=json.dumps(order),
-                cwd=work,
-                env=environment,
-                timeout=seconds,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            done = subprocess.run(command, input=json.dumps(order), cwd=work, env=environment, check=False, **options)
         except subprocess.TimeoutExpired as error:
             raise SandboxError(
-                f'The tools of `{target}` took longer than {seconds:g} seconds. Give them more with `--seconds`, or leave the slow '
-                f'ones out with `--skip`.'
+                f'The tools of `{target}` took longer than {seconds:g} seconds. Give them more with `--seconds`, or '
+                'leave the slow ones out with `--skip`.'
             ) from error
         if not answer.exists():
             raise SandboxError(
