@@ -163,16 +163,6 @@ async def main() -> None:
             print(f'revision {again.revision} waits for: {waiting.tool_name} {waiting.args}')
             print(await again.run(agent, None, lambda call, metadata: True))
 
-    try:
-        await agent.run('pay 5; stock tea', deps=careful, deferred_tool_handler=refuse)
-    except PermissionError as error:
-        print(f'\nAn exception is raised as it is: {error!r}')
-
-
-def refuse(ctx: Context, requests: DeferredToolRequests) -> DeferredToolResults:
-    """Ends the run."""
-    raise PermissionError('The shop is closed.')
-
 
 if __name__ == '__main__':
     ArgumentParser(description=__doc__).parse_args()  # which refuses what it doesn't know, such as `--model`

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
-from hookable_toolset import AgentContext
+from hookable_toolset import AgentContext, Session, SessionStore
 
 Call = tuple[str, 'dict[str, Any]']
 
@@ -83,6 +84,16 @@ def asking(model: FunctionModel, *toolsets: Any) -> Agent[AgentContext, Any]:
     """An agent whose output may be a question."""
     output: Any = [str, DeferredToolRequests]
     return Agent(model, deps_type=AgentContext, toolsets=toolsets, output_type=output)
+
+
+def stored(path: Path, name: str = 'ada') -> Session:
+    """Read a session from a file."""
+
+    async def read() -> Session:
+        async with SessionStore(path) as store:
+            return await Session.open(store, name)
+
+    return asyncio.run(read())
 
 
 def is_prompt(message: ModelRequest) -> bool:

@@ -26,17 +26,9 @@ from hookable_toolset.builtin import ReadFileTool
 from hookable_toolset.cli import main
 from hookable_toolset.terminal import printable
 
+from .conftest import stored
+
 Chat = Callable[..., str]
-
-
-def stored(folder: Path) -> AgentContext:
-    """Return what is stored of the session."""
-
-    async def read() -> AgentContext:
-        async with SessionStore(folder / 's.db') as store:
-            return (await Session.open(store, 'ada')).context
-
-    return asyncio.run(read())
 
 
 def store(folder: Path, context: AgentContext) -> None:
@@ -114,7 +106,7 @@ def test_always_is_for_the_session_and_this_tool(chat: Chat, tmp_path: Path) -> 
     assert shown.count('needs your approval') == 2 and 'read_file: y\n' in shown
     assert 'y, n, always (write_file with any arguments and in any folder, in this session for good) or edit? ' in shown
     assert 'needs your approval' not in chat('write_file c.txt z')
-    context = stored(tmp_path)
+    context = stored(tmp_path / 's.db').context
     assert (context.need_user_approve_tools, context.user_allowed_tools) == (
         ['write_file', 'read_file'],
         ['write_file'],
@@ -153,7 +145,7 @@ def test_tools_lists_them_and_approve_changes_which_need_one(chat: Chat, tmp_pat
     assert 'An approval is needed for: read_file.' in shown
     assert "has no tool 'nope'" in shown and 'read_file {"path":"notes.txt"} needs your approval.' in shown
     assert '/resume          goes on' in shown
-    context = stored(tmp_path)
+    context = stored(tmp_path / 's.db').context
     assert context.need_user_approve_tools == ['write_file', 'read_file']
     assert context.user_allowed_tools == ['write_file']
     shown = chat('/approve write_file', 'write_file a.txt x', 'n')
@@ -413,4 +405,4 @@ def test_interrupt_while_an_approval_is_asked_for_ends_the_chat_and_the_question
         shown = expect()
         assert process.wait(60) == 130
     assert 'Traceback' not in shown
-    assert [call.tool_name for call in stored(tmp_path).unanswered().approvals] == ['write_file']
+    assert [call.tool_name for call in stored(tmp_path / 's.db').context.unanswered().approvals] == ['write_file']

@@ -137,30 +137,14 @@ def test_using_toolset(read_file: Any, tmp_path: Path, monkeypatch: pytest.Monke
         def call(self, ctx: RunContext[Any], path: str, content: str) -> int:
             return Path(path).write_text(content)
 
-    async def my_pre_hook(ctx: Any, args: Any) -> Any:
-        log.append('tool_pre')
-        return args
-
-    async def my_post_hook(ctx: Any, result: Any) -> Any:
-        log.append('tool_post')
-        return result
-
-    async def global_pre(ctx: Any, tool_name: str, args: Any) -> Any:
-        log.append(f'global_pre {tool_name}')
-        return args
-
-    async def global_post(ctx: Any, tool_name: str, result: Any) -> Any:
-        log.append(f'global_post {tool_name}')
-        return result
-
     agent = run_example(
         'Using Toolset',
         ReadFileTool=read_file,
         WriteFileTool=WriteFileTool,
-        my_pre_hook=my_pre_hook,
-        my_post_hook=my_post_hook,
-        global_pre=global_pre,
-        global_post=global_post,
+        my_pre_hook=lambda ctx, args: log.append('tool_pre') or args,
+        my_post_hook=lambda ctx, result: log.append('tool_post') or result,
+        global_pre=lambda ctx, tool_name, args: log.append(f'global_pre {tool_name}') or args,
+        global_post=lambda ctx, tool_name, result: log.append(f'global_post {tool_name}') or result,
         Agent=Agent,
     ).agent
     path = str(tmp_path / 'x')

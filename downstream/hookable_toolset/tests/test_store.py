@@ -38,7 +38,7 @@ from hookable_toolset import (
     Toolset,
 )
 
-from .conftest import asking, returns, script
+from .conftest import asking, returns, script, stored
 
 
 class Count(BaseTool):
@@ -131,13 +131,9 @@ class Connection(BaseTool):
 @pytest.mark.anyio
 async def test_scope_keeps_live_tools_through_the_questions_and_turns_of_a_session(store: SessionStore) -> None:
     toolset = Toolset[AgentContext](tools=[Connection, Count, Pay, Broken])
-    steps: dict[str, list[tuple[str, dict[str, Any]]]] = {
-        'ask': [('send', {'text': 'a'}), ('count', {}), ('pay', {'amount': 5})],
-        'fail': [('send', {'text': 'b'})],
-    }
-
-    sending = asking(script(steps['ask'], ('send', {'text': 'c'})), toolset)
-    failing = asking(script(steps['fail'], ('broken', {})), toolset)
+    first: Any = [('send', {'text': 'a'}), ('count', {}), ('pay', {'amount': 5})]
+    sending = asking(script(first, ('send', {'text': 'c'})), toolset)
+    failing = asking(script(('send', {'text': 'b'}), ('broken', {})), toolset)
     chats = ToolsetScopePool(toolset)
     session = await Session.open(store, 'ada', careful())
     async with chats('ada') as chat:
@@ -165,11 +161,8 @@ async def test_questions_are_stored_before_they_are_asked_and_answers_as_they_co
 
     twice = asking(script([('count', {}), ('pay', {'amount': 5}), ('pay', {'amount': 6})]), toolset)
     session = await Session.open(store, 'ada', careful())
-    assert sorted((await session.run(twice, 'Go', ask)).split(' | ')) == [
-        '1',
-        'The tool call was denied.',
-        'paid 7',
-    ]
+    said = await session.run(twice, 'Go', ask)
+    assert sorted(said.split(' | ')) == ['1', 'The tool call was denied.', 'paid 7']
     # The tool that needs no approval has run and is stored, and the second question finds the first answer.
     assert asked == [({'amount': 5}, {'currency': 'EUR'}, [1], 0), ({'amount': 6}, {'currency': 'EUR'}, [1], 1)]
     assert session.revision == 4
@@ -186,13 +179,13 @@ async def test_answer_that_is_none_counts_for_nothing(store: SessionStore, answe
 
 
 @pytest.mark.anyio
-async def test_names_are_checked_where_no_toolset_of_the_agent_could_ask(store: SessionStore) -> None:
+async def test_tool_that_would_not_ask_is_refused_where_the_agent_has_no_toolset(store: SessionStore) -> None:
     def pay() -> None:
         raise AssertionError('nobody has approved it')
 
     plain = asking(script(('pay', {})), FunctionToolset([pay]))
     session = await Session.open(store, 'ada', careful())
-    with pytest.raises(UserError, match=r"names 'pay', and no tool that could ask"):
+    with pytest.raises(UserError, match=r"names 'pay', and the run has another tool of this name"):
         await session.run(plain, 'Go', never)
 
 
@@ -299,33 +292,23 @@ async def test_turn_that_failed_or_was_cancelled_leaves_the_way_to_the_next(stor
 
 
 @pytest.mark.anyio
-async def test_event_loop_goes_on_while_the_file_is_locked(store: SessionStore, tmp_path: Path) -> None:
+@pytest.mark.parametrize('cancelled', [False, True])
+async def test_event_loop_goes_on_while_the_file_is_locked_and_a_save_that_is_cancelled_can_be_repeated(
+    store: SessionStore, tmp_path: Path, cancelled: bool
+) -> None:
     session = await Session.open(store, 'ada')
     with closing(sqlite3.connect(tmp_path / 'sessions.db', isolation_level=None)) as other:
         other.execute('BEGIN IMMEDIATE')
         saving = asyncio.create_task(session.save())
         await asyncio.sleep(0.05)  # It gets here while the other one has the lock.
         assert not saving.done()
+        if cancelled:
+            saving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await saving
         other.execute('ROLLBACK')
-        await saving
-    assert session.revision == 1
-
-
-@pytest.mark.anyio
-async def test_save_that_is_cancelled_while_it_waits_leaves_a_session_that_can_be_saved(
-    store: SessionStore, tmp_path: Path
-) -> None:
-    session = await Session.open(store, 'ada')
-    with closing(sqlite3.connect(tmp_path / 'sessions.db', isolation_level=None)) as other:
-        other.execute('BEGIN IMMEDIATE')
-        saving = asyncio.create_task(session.save())
-        await asyncio.sleep(0.05)
-        saving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await saving
-        other.execute('ROLLBACK')
-    await session.save()
-    assert session.revision == (await Session.open(store, 'ada')).revision
+        await (session.save() if cancelled else saving)
+    assert session.revision == (await Session.open(store, 'ada')).revision > 0
 
 
 @pytest.mark.anyio
@@ -366,16 +349,6 @@ def warm(tmp_path: Path) -> None:
             await Session.open(store, 'ada')
 
     asyncio.run(turn())
-
-
-def stored(path: Path, name: str = 'ada') -> Session:
-    """Read a session from a file."""
-
-    async def read() -> Session:
-        async with SessionStore(path) as store:
-            return await Session.open(store, name)
-
-    return asyncio.run(read())
 
 
 posix = pytest.mark.skipif(not hasattr(os, 'fork'), reason='a process is forked')

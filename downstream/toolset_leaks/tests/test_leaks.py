@@ -81,15 +81,6 @@ class Basket:
         self.items: collections.deque[str] = collections.deque()
 
 
-class Contained(FunctionToolset[Any]):
-    def __init__(self) -> None:
-        super().__init__([self.buy])
-        self.basket = Basket()
-
-    def buy(self, item: str) -> None:
-        self.basket.items.insert(len(self.basket.items), item)
-
-
 class Settings(BaseModel):
     words: set[str] = set()
     _seen: list[str] = []
@@ -198,7 +189,6 @@ PLANTED: list[tuple[Callable[[], Any], str, str]] = [
     (Counter, '`Counter.calls`', 'factory'),
     (Renamed, 'class attribute `Renamed.latest`', 'set it in `Renamed.__init__()`'),
     (Taking, '`Taking.cards[5]`', 'factory'),
-    (Contained, '`Contained.basket.items[0]`', 'factory'),
     (InModel, '`InModel.settings.words`', 'factory'),
     (lambda: Audit(FunctionToolset([print_nothing])), '`Audit.log[0]`', 'factory'),
     (lambda: Attribute().prefixed('a').filtered(lambda ctx, tool: True), '`Attribute.todos[0]`', 'factory'),

@@ -59,11 +59,15 @@ def test_plugin_fails_and_says_at_the_end_what_leaks(suite: pytest.Pytester):
     )
 
 
-def test_plugin_warn_passes_and_says_the_same(suite: pytest.Pytester):
-    result = run(suite, '--toolset-leaks-warn')
+@pytest.mark.parametrize(('options', 'said'), [(['--toolset-leaks-warn'], True), ([], False)])
+def test_plugin_warns_without_failing_and_says_nothing_without_an_option(
+    suite: pytest.Pytester, options: list[str], said: bool
+):
+    result = run(suite, *options)
 
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(['1 leak found in 3 runs:', '*= 3 passed in *'])
+    result.stdout.fnmatch_lines([*['1 leak found in 3 runs:'] * said, '*= 3 passed in *'])
+    assert ('toolset leaks' in result.stdout.str()) == said
     assert 'pytest fails' not in result.stdout.str()
 
 
@@ -95,13 +99,6 @@ def test_plugin_reads_what_is_shared_from_the_settings(suite: pytest.Pytester):
     suite.makeini('[pytest]\nfilterwarnings =\n    ignore\ntoolset_leaks_shared =\n    add_todo.storage\n')
 
     assert run(suite, '--toolset-leaks').ret == pytest.ExitCode.OK
-
-
-def test_plugin_does_nothing_without_the_option(suite: pytest.Pytester):
-    result = run(suite)
-
-    assert result.ret == pytest.ExitCode.OK
-    assert 'toolset leaks' not in result.stdout.str()
 
 
 def test_plugin_brings_together_what_the_workers_of_xdist_found(suite: pytest.Pytester):

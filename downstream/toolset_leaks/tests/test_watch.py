@@ -177,14 +177,9 @@ async def test_watch_says_when_there_was_too_much_to_look_at(make_agent: MakeAge
     assert 'There was too much to look at all of it' in str(watch.report)
     # What is near is looked at first.
     assert [leak.name for leak in watch.report.leaks] == ['Tree.kept']
-
-
-async def test_watch_looks_no_longer_than_it_may(make_agent: MakeAgent):
     with Watch(max_seconds=0) as watch:
         await make_agent(Notes()).run('milk')
-
-    assert watch.report.incomplete
-    assert watch.report.leaks == []
+    assert watch.report.incomplete and watch.report.leaks == []
 
 
 async def test_watch_keeps_no_agent_alive(make_agent: MakeAgent):

@@ -234,7 +234,7 @@ class Session:
             SessionBusyError: A turn of the session goes on.
             StaleSessionError: Someone else has stored the session since it was opened.
         """
-        # It has no tools, and checks the names that need an approval where the agent has no `Toolset`.
+        # It has no tools, and refuses those that would not ask where the agent has no `Toolset`.
         options['toolsets'] = [*(options.get('toolsets') or ()), Toolset[AgentContext]()]
         async with self.store.turn(self):
             while (left := await self._unanswered(ask)) is None:

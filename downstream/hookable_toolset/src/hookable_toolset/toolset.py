@@ -214,7 +214,7 @@ class Toolset(BaseToolset[AgentDepsT]):
         """List the tools, but for those that aren't available."""
         contexts = self._contexts(ctx)
         root = ctx.tool_manager.toolset if ctx.tool_manager else self
-        for context in contexts:
+        for context in contexts if self._entries else ():
             context.check_names({*self._entries, *(name for names in _names(root) for name in names)})
         with exit_as_error():
             if self._begins and not self._joined and contexts:

@@ -79,12 +79,8 @@ class _Plugin:
         reports = [self.watch.report, *self.workers]
         leaks: dict[str, Finding] = {}
         for finding in (finding for report in reports for finding in report.leaks):
-            if finding.name in leaks:
-                leaks[finding.name] = dataclasses.replace(
-                    leaks[finding.name], times=leaks[finding.name].times + finding.times
-                )
-            else:
-                leaks[finding.name] = finding
+            known = leaks.setdefault(finding.name, dataclasses.replace(finding, times=0))
+            known.times += finding.times
         runs = sum(report.runs for report in reports)
         noted = {name: text for report in reports for name, text in report.noted.items() if name not in leaks}
         too_much = any(report.too_much for report in reports)

@@ -188,12 +188,6 @@ def is_toolset_class(cls: type) -> bool:
 
 
 @functools.cache
-def holder_kind(cls: type) -> str:
-    """Return `toolset` or `capability`, whichever it's a class of."""
-    return 'capability' if any(base.__name__ == 'AbstractCapability' for base in cls.__mro__) else 'toolset'
-
-
-@functools.cache
 def is_tool_class(cls: type) -> bool:
     """Whether it's a class of the framework's that describes a tool, or is derived from one."""
     return any(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from pydantic_ai import Agent
+from pydantic_ai.toolsets import AbstractToolset
 
 from . import rules
 from .report import Finding, Report, held_by, is_declared, remedy, remedy_of_deps
@@ -231,7 +232,11 @@ class Watch:
             where=str(change.place),
             name=change.slot.name,
             toolset=change.place.holder,
-            held_by='deps' if change.place.holder == _DEPS else rules.holder_kind(rules.class_of(root)),
+            held_by='deps'
+            if change.place.holder == _DEPS
+            else 'toolset'
+            if isinstance(root, AbstractToolset)
+            else 'capability',
             what=change.text,
             left_by=f'{run}{tools}{unsure}',
             remedy=_remedy(run, change, root),
@@ -294,7 +299,7 @@ def _watched_iter(original: Callable[..., Any]) -> Any:
     async def iter(agent: Any, user_prompt: Any = None, **options: Any) -> AsyncIterator[Any]:
         watches = list(_watches)
         deps, goes_on = options.get('deps'), bool(options.get('message_history'))
-        given = _toolsets(options.get('toolsets'))
+        given = [*(options.get('toolsets') or ())]
         runs = [watch.begin(agent, user_prompt, given, deps, goes_on=goes_on) for watch in watches]
         messages: Callable[[], Any] = list[Any]
         offered: Callable[[], Any] = list[Any]
@@ -375,10 +380,6 @@ def _alike(deps: Any, others: Any) -> bool:
         return bool(deps is others or deps == others)
     except Exception:  # noqa: BLE001 - whatever a user's `__eq__` raises
         return False
-
-
-def _toolsets(given: Any) -> list[Any]:
-    return [*given] if given else []
 
 
 def _capabilities(agent: Any) -> list[Any]:
