@@ -217,15 +217,17 @@ def test_context_of_the_toolset_and_that_of_the_run_both_say_what_needs_an_appro
 def test_sub_agent_asks_for_what_its_caller_asks_for_whatever_its_deps(deps: Any) -> None:
     outputs: list[Any] = []
 
-    class Ask(Shell):
+    class Ask(BaseTool):
         name = 'ask'
-        get_approval_metadata = BaseTool.get_approval_metadata
 
         async def call(self, ctx: RunContext[AgentContext]) -> None:
             outputs.append((await child.run('Go', deps=deps)).output)
 
-    class Quiet(Shell):
-        get_approval_metadata = BaseTool.get_approval_metadata
+    class Quiet(BaseTool):
+        name = 'shell'
+
+        def call(self, ctx: RunContext[AgentContext], command: str) -> str:
+            return command
 
     toolset = Toolset[AgentContext](tools=[Quiet, Ask])
     child = calling(Toolset(tools=[Quiet]), command='rm')

@@ -137,14 +137,17 @@ def test_using_toolset(read_file: Any, tmp_path: Path, monkeypatch: pytest.Monke
         def call(self, ctx: RunContext[Any], path: str, content: str) -> int:
             return Path(path).write_text(content)
 
+    def noting(what: str) -> Callable[..., Any]:
+        return lambda *args: log.append(what.format(*args)) or args[-1]
+
     agent = run_example(
         'Using Toolset',
         ReadFileTool=read_file,
         WriteFileTool=WriteFileTool,
-        my_pre_hook=lambda ctx, args: log.append('tool_pre') or args,
-        my_post_hook=lambda ctx, result: log.append('tool_post') or result,
-        global_pre=lambda ctx, tool_name, args: log.append(f'global_pre {tool_name}') or args,
-        global_post=lambda ctx, tool_name, result: log.append(f'global_post {tool_name}') or result,
+        my_pre_hook=noting('tool_pre'),
+        my_post_hook=noting('tool_post'),
+        global_pre=noting('global_pre {1}'),
+        global_post=noting('global_post {1}'),
         Agent=Agent,
     ).agent
     path = str(tmp_path / 'x')

@@ -435,7 +435,7 @@ def _names(toolset: object) -> set[tuple[str, str]]:
     if isinstance(toolset, Toolset):
         return {(tool.name, tool.name) for tool in cast('Toolset[Any]', toolset).tools}
     inside: list[Any] = [getattr(toolset, name, None) for name in ('wrapped', '_toolset')]
-    names = set[tuple[str, str]]().union(*map(_names, filter(None, [*inside, *getattr(toolset, 'toolsets', ())])))
+    names = set[tuple[str, str]]().union(*(_names(one) for one in [*inside, *getattr(toolset, 'toolsets', ())] if one))
     if isinstance(toolset, PrefixedToolset):
         prefix = cast('PrefixedToolset[Any]', toolset).prefix
         return {(own, f'{prefix}_{called}') for own, called in names}

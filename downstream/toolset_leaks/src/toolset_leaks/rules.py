@@ -265,7 +265,7 @@ def _is_for_all(value: Any, depth: int = 3) -> bool:
 
 def is_counted(old: Any, new: Any) -> bool:
     """Whether a number or a time has become another one, as a count or what is left of a limit does."""
-    values = [one for value in (old, new) for one in (value if isinstance(value, list) else [value])]
+    values: list[Any] = [one for value in (old, new) for one in (value if class_of(value) is list else [value])]
     held = [value for value in values if value is not None and value is not MISSING]
     counted = all(isinstance(value, (int, float, datetime.date)) and not isinstance(value, bool) for value in held)
     return counted and new is not None and new is not MISSING

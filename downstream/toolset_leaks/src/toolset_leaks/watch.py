@@ -360,26 +360,18 @@ def _note(run: _Run, change: Change, inputs: rules.Inputs, returned: _Returned) 
     if change.group in ('inner', 'member'):
         return ''
     new, counted = change.new, rules.is_counted(change.old, change.new)
-    entries: Any = change.new if isinstance(change.new, dict) and not change.old else {}
+    entries: dict[Any, Any] = new if issubclass(type(new), dict) and not change.old else {}
     if change.group == 'item':
-        pairs = [(change.old.get(key, rules.MISSING), value) for key, value in change.new.items()]
-        counted = bool(pairs) and all(rules.is_counted(*it) for it in pairs) and not inputs.found_in([*change.new])
-        new = [*change.new.values()]
-        added = isinstance(change.node.value, dict) and change.old.keys().isdisjoint(change.new)
-        entries = change.new if added else {}
+        entries, added = new, isinstance(change.node.value, dict) and change.old.keys().isdisjoint(new)
+        new, olds = [*entries.values()], [change.old.get(key, rules.MISSING) for key in entries]
+        counted = bool(new) and all(map(rules.is_counted, olds, new)) and not inputs.found_in([*entries])
+        entries = entries if added else {}
     if counted and not returned.tells(new) and not inputs.are_in(new):
         return 'It looks like a count or a time of all runs. If a tool decides by it, as by a limit, give each run its own.'
     asked = all(inputs.found_in(key) and not isinstance(value, (int, float)) for key, value in entries.items())
     if entries and (asked or returned.tells([*entries.values()])) and inputs.are_kept_apart(entries):
         return 'It looks like a cache. If it depends on who asks, or if a tool lists it, give each run its own.'
     return ''
-
-
-def _alike(deps: Any, others: Any) -> bool:
-    try:
-        return bool(deps is others or deps == others)
-    except Exception:  # noqa: BLE001 - whatever a user's `__eq__` raises
-        return False
 
 
 def _capabilities(agent: Any) -> list[Any]:
