@@ -122,11 +122,11 @@ def origin(module: str) -> Literal['framework', 'library', 'watched']:
     file = getattr(found, '__file__', None) or ''
     if not {'site-packages', 'dist-packages'} & set(pathlib.PurePath(file).parts):
         return 'watched'
-    return 'watched' if top in _packages_on_pydantic_ai() else 'library'
+    return 'watched' if top in packages_on_pydantic_ai() else 'library'
 
 
 @functools.cache
-def _packages_on_pydantic_ai() -> frozenset[str]:
+def packages_on_pydantic_ai() -> frozenset[str]:
     """Find the installed packages that name pydantic-ai among their requirements, for an extra or for all."""
     return frozenset(
         package

@@ -115,6 +115,7 @@ class Watch:
 
     def __enter__(self) -> Self:
         global _original_iter
+        rules.packages_on_pydantic_ai()  # It takes a while once, which isn't the time of a run.
         if not _watches:
             _original_iter = Agent.iter
             Agent.iter = _watched_iter(Agent.iter)
