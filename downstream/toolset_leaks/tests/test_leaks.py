@@ -160,17 +160,6 @@ def context_variable() -> AbstractToolset[Any]:
     return FunctionToolset([say])
 
 
-def bound_method() -> AbstractToolset[Any]:
-    class Store:
-        def __init__(self) -> None:
-            self.rows: list[str] = []
-
-        def insert(self, row: str) -> None:
-            self.rows.insert(len(self.rows), row)
-
-    return FunctionToolset([Store().insert])
-
-
 def factory_that_shares() -> Any:
     notes: list[str] = []
 
@@ -198,7 +187,6 @@ PLANTED: list[tuple[Callable[[], Any], str, str]] = [
     (function_attribute, 'attribute `ping.first` of a function', 'in an attribute of a toolset'),
     (rebound_global, 'global `TOTAL` of `', 'in an attribute of a toolset'),
     (context_variable, 'context variable `HISTORY[', 'in an attribute of a toolset'),
-    (bound_method, '`Store.rows[0]`', 'make the `Store` again'),
     (factory_that_shares, 'closure cell `notes[0]` of `write`', 'make the function `write` and what it keeps again'),
 ]
 

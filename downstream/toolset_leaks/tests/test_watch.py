@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
+import time
 import weakref
 from typing import Any
 
+import anyio
 import pytest
 from pydantic_ai import Agent, FunctionToolset
 from pydantic_ai.models.test import TestModel
 
-from toolset_leaks import Watch
+from toolset_leaks import Watch, rules
 
 from .conftest import MakeAgent, Notes
 
@@ -180,6 +183,15 @@ async def test_watch_says_when_there_was_too_much_to_look_at(make_agent: MakeAge
     with Watch(max_seconds=0) as watch:
         await make_agent(Notes()).run('milk')
     assert watch.report.incomplete and watch.report.leaks == []
+
+
+async def test_watch_looks_packages_up_before_the_time_of_a_run(make_agent: MakeAgent, monkeypatch: Any):
+    monkeypatch.setattr(rules, 'packages_on_pydantic_ai', functools.cache(lambda: time.sleep(0.5) or ()))
+    rules.origin.cache_clear()
+    rules.kind.cache_clear()
+    with Watch(max_seconds=0.4) as watch:
+        await make_agent(FunctionToolset([anyio.sleep, keep_in_module])).run('milk')
+    assert not watch.report.too_much
 
 
 async def test_watch_keeps_no_agent_alive(make_agent: MakeAgent):

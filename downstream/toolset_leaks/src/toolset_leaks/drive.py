@@ -18,7 +18,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from . import rules
 from .arguments import Arguments, ArgumentsError
-from .report import WAYS_ON, Report, ToolsetLeakError
+from .report import WAYS_ON, Report, ToolsetLeakError, listed
 from .watch import Watch
 
 
@@ -130,8 +130,8 @@ class _Driver:
         await self.run('Call no tool')
         if unknown := sorted(self.arguments.given.keys() - self.tools.keys()):
             raise ArgumentsError(
-                f'There are arguments for {_listed(unknown)}, and the agent has no such tool. It has '
-                f'{_listed(sorted(self.tools)) or "none"}.'
+                f'There are arguments for {listed(unknown)}, and the agent has no such tool. It has '
+                f'{listed(sorted(self.tools)) or "none"}.'
             )
 
     def why_undecided(self) -> str:
@@ -227,7 +227,3 @@ def _words(error: Any) -> str:
     """Return an error in one line that isn't too long, without a full stop."""
     text = ' '.join(str(error).split())
     return (text if len(text) <= 300 else f'{text[:297]}...').rstrip('.')
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ', '.join(f'`{name}`' for name in names)

@@ -85,14 +85,12 @@ class Report:
         """Whether there is something of which it isn't known whether it leaks."""
         return self.too_much or bool(self.unproven) or bool(self.undecided)
 
-    def _but(self) -> str:
-        return ', but what some tools keep is not known' if self.unproven else ''
-
     def __str__(self) -> str:
         if self.leaks:
             head = f'{_count(len(self.leaks), "leak")} found in {_count(self.runs, "run")}:'
         else:
-            head = self.undecided or f'No leak found in {_count(self.runs, "run")}{self._but()}.'
+            but = ', but what some tools keep is not known' if self.unproven else ''
+            head = self.undecided or f'No leak found in {_count(self.runs, "run")}{but}.'
         notes = [f'Cleared by the next run, so seen by runs at the same time only: {one.where}' for one in self.cleared]
         notes += self.noted.values()
         if self.failed:
@@ -237,6 +235,11 @@ def _fold(text: str, first: str = '', rest: str = '') -> str:
     """Break a text into lines that fit."""
     lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
     return '\n'.join(lines)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names with commas between them, each once."""
+    return ', '.join(f'`{name}`' for name in dict.fromkeys(names))
 
 
 def _count(number: int, name: str) -> str:

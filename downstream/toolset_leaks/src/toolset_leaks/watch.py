@@ -16,7 +16,7 @@ from pydantic_ai import Agent
 from pydantic_ai.toolsets import AbstractToolset
 
 from . import rules
-from .report import Finding, Report, held_by, is_declared, remedy, remedy_of_deps
+from .report import Finding, Report, held_by, is_declared, listed, remedy, remedy_of_deps
 from .snapshot import Change, Place, Snapshot, label
 
 _DEPS = 'the deps'
@@ -228,7 +228,7 @@ class Watch:
     def _finding(self, run: _Run, change: Change, called: list[str]) -> Finding:
         root = next((root for root in run.roots if label(root) == change.place.holder), run.roots[0])
         unsure = ''.join(f', or {other}, which went on at the same time' for other in self._beside(run, change))
-        tools = f', which called {_names(called)}' if called else ''
+        tools = f', which called {listed(called)}' if called else ''
         return Finding(
             where=str(change.place),
             name=change.slot.name,
@@ -389,10 +389,6 @@ def _quoted(prompt: Any) -> str:
     if not isinstance(prompt, str):
         return ''
     return f' ({prompt!r})' if len(prompt) <= 40 else f' ({prompt[:37] + "..."!r})'
-
-
-def _names(called: list[str]) -> str:
-    return ', '.join(f'`{name}`' for name in dict.fromkeys(called))
 
 
 def _inputs(messages: Sequence[Any], deps: Any, offered: Sequence[str]) -> tuple[rules.Inputs, list[str]]:
