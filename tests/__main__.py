@@ -151,7 +151,7 @@ def plan_tool(rest: Sequence[str] = (), *, alone: bool = False, slow: bool = Fal
     If `alone`, they find no Python but the system's.
     """
     parts = {
-        'the tool': ['tests/series', 'tests/project'],
+        'the tool': ['tests/series', 'tests/hook', 'tests/project'],
         'the demonstration and the docs': ['tests/demo', 'tests/docs'],
     }
     # `-n auto` uses all processors, and none of them waits behind a long test.

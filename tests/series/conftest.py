@@ -31,15 +31,10 @@ from tests.series.upstream import (
     write_series,
 )
 
-USES_THE_INDEX = {'test_hatch_build.py', 'test_installation.py'}
-"""The tests that install what the index serves."""
-
 
 @pytest.fixture(autouse=True)
-def shut_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def shut_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep the network, the user's configuration of git, pip and uv, and signing out of a test."""
-    if request.path.name in USES_THE_INDEX:
-        return
     for name in list(os.environ):
         if name.startswith(('GIT_', 'PIP_', 'UV_')) or name.lower().endswith('_proxy'):
             monkeypatch.delenv(name)

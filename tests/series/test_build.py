@@ -1,6 +1,6 @@
 """`build` makes the wheel, or says in the build hook's own words why not.
 
-The tool's own interpreter builds here, because the index is out of reach. `test_installation.py` has the real thing.
+The tool's own interpreter builds here, because the index is out of reach. `tests/hook` has the real thing.
 """
 
 from __future__ import annotations

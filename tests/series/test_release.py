@@ -1,6 +1,6 @@
 """`release` writes the wheels of all lines with all that belongs to them, or nothing.
 
-Those of the small upstream are built by the tool's own interpreter, because the index is out of reach. `test_installation.py`
+Those of the small upstream are built by the tool's own interpreter, because the index is out of reach. `tests/hook`
 has the real thing.
 """
 

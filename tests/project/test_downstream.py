@@ -174,4 +174,4 @@ def test_downstream_without_the_wheel_says_how_to_build_it(
 
     said = capsys.readouterr().err
     assert said.startswith(f'error: The fork {line.version} is not built: ')
-    assert 'Build it with `make build LINE=1.0.0`' in said
+    assert f'Build it with `make build LINE={line.name}`' in said

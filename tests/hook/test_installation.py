@@ -18,26 +18,21 @@ import pytest
 
 from pydantic_ai_slim.fork.base import base_files
 from pydantic_ai_slim.fork.digests import digest_files
-from pydantic_ai_slim.fork.line import load_line
 from series.build import build
 from series.environments import find_python
 from series.line import find_lines, pin_patched
 from series.verbs.release import interpreters, release
+from tests.hook.checkout import FOLDER, LINE, ROOT, add_patch, copy_checkout
 from tests.series.upstream import quiet
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).parents[2]
-LINE = load_line(max(ROOT.glob('patches/*/line.toml')).parent)
-FOLDER = f'pydantic_ai_slim/{LINE.base}'
 
 
 @pytest.fixture(scope='module')
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with what the build needs of this one, as it is now."""
     folder = tmp_path_factory.mktemp('repository')
-    for part in ('patches', 'pydantic_ai_slim'):
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns('__pycache__'))
+    copy_checkout(folder)
     commit(folder)
     return folder
 
@@ -132,13 +127,6 @@ def test_fork_imports_with_the_newest_dependencies_and_stays_beside_what_depends
         assert environment.version() == LINE.version
 
 
-def add_patch(checkout: Path, text: str) -> None:
-    folder = checkout / 'patches' / LINE.base
-    (folder / 'fixes/added.patch').write_text(text)
-    with (folder / 'series').open('a') as listed:
-        listed.write('fixes/added.patch\n')
-
-
 def test_change_of_a_patch_is_not_hidden_by_the_cache_of_uv(repository: Path, tmp_path: Path) -> None:
     checkout = tmp_path / 'checkout'
     shutil.copytree(repository, checkout)
@@ -149,10 +137,11 @@ def test_change_of_a_patch_is_not_hidden_by_the_cache_of_uv(repository: Path, tm
     environment.install(*install)
     assert 'Building' not in environment.install(*install).stderr
     add_patch(
-        checkout,
-        'Subject: [PATCH] Add a module\n\n'
-        'diff --git a/pydantic_ai_slim/pydantic_ai/added.py b/pydantic_ai_slim/pydantic_ai/added.py\n'
-        'new file mode 100644\n--- /dev/null\n+++ b/pydantic_ai_slim/pydantic_ai/added.py\n@@ -0,0 +1 @@\n+added = True\n',
+        checkout / 'patches' / LINE.base,
+        'fixes/added.patch',
+        b'Subject: [PATCH] Add a module\n\n'
+        b'diff --git a/pydantic_ai_slim/pydantic_ai/added.py b/pydantic_ai_slim/pydantic_ai/added.py\n'
+        b'new file mode 100644\n--- /dev/null\n+++ b/pydantic_ai_slim/pydantic_ai/added.py\n@@ -0,0 +1 @@\n+added = True\n',
     )
     # As `make extract` pins it.
     (package,) = environment.folder.rglob('site-packages/pydantic_ai')
@@ -167,17 +156,8 @@ def test_change_of_a_patch_is_not_hidden_by_the_cache_of_uv(repository: Path, tm
 def test_fork_on_an_index_does_not_become_its_own_base(wheel: Path, repository: Path, tmp_path: Path) -> None:
     out = tmp_path / 'out'
     # `==BASE` would take the fork's wheel from there.
-    run(
-        'uv',
-        'build',
-        '--quiet',
-        '--wheel',
-        '--out-dir',
-        str(out),
-        '--find-links',
-        str(wheel.parent),
-        str(repository / FOLDER),
-    )
+    build = 'build', '--quiet', '--wheel', '--out-dir', str(out), '--find-links', str(wheel.parent)
+    run('uv', *build, str(repository / FOLDER))
     assert [path.name for path in out.glob('*.whl')] == [wheel.name]
 
 
