@@ -105,23 +105,30 @@ class Git:
     def attempt(
         self, *args: str, stdin: IO[bytes] | None = None, apart: bool = False
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run git and return what came of it, whatever its exit status; `apart`, it goes on to its end when we are interrupted."""
+        """Run git and return what came of it, whatever its exit status; `apart`, Ctrl-C doesn't reach it."""
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 ['git', '-C', str(self.folder), *args],
                 stdin=stdin or subprocess.DEVNULL,
                 env=self._environment or environment(),
-                capture_output=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 # What git does on when the tool is killed is still under its locks.
                 pass_fds=inheritable_fds(),
                 start_new_session=apart,
-                check=False,
             )
         except FileNotFoundError:
             raise SeriesError(
                 "`git` isn't on the path, and the series can't be handled without it.",
                 'Install git 2.32 or newer, then run the same command again.',
             ) from None
+        try:
+            said = process.communicate()
+        except KeyboardInterrupt:
+            # `subprocess.run()` would kill it, and leave its locks.
+            process.communicate()
+            raise
+        done = subprocess.CompletedProcess(process.args, process.returncode, *said)
         if done.returncode and b'dubious ownership' in done.stderr:
             raise SeriesError(
                 f'Git refuses `{self.folder}`, since another user owns it.',

@@ -66,19 +66,18 @@ def slug(subject: str) -> str:
 def find_patch(line: Line, name: str) -> Path:
     """Return the patch of that name: a slug, or `topic/slug`, or as much of it as fits no other."""
     topic, _, part = '/'.join(name.lower().removesuffix('.patch').split('/')[-2:]).rpartition('/')
-    all_names = {patch_name(patch): patch for patch in line.patches}
-    named = {one: patch.stem for one, patch in all_names.items() if topic in ('', patch.parent.name)}
-    found = [one for one in named if named[one] == part] or [one for one in named if part and part in named[one]]
+    patches = line.patches
+    here = [patch for patch in patches if topic in ('', patch.parent.name)]
+    found = [patch for patch in here if patch.stem == part] or [patch for patch in here if part and part in patch.stem]
     if len(found) == 1:
-        return all_names[found[0]]
-    slugs = get_close_matches(part, [patch.stem for patch in line.patches], n=3, cutoff=0.4)
-    near = found or [one for one, patch in all_names.items() if part and part in patch.stem]
-    near = near or [one for stem in slugs for one, patch in all_names.items() if patch.stem == stem]
+        return found[0]
+    close = get_close_matches(part, [patch.stem for patch in patches], n=3, cutoff=0.4)
+    near = found or [patch for patch in patches if patch.stem in close or (part and part in patch.stem)]
     raise SeriesError(
         f'Several patches have `{name}` in their names, in `{line.show(line.folder)}`.'
         if found
         else f'There is no patch `{name}` in `{line.show(line.folder)}`.',
-        f'Name one of these: {", ".join(f"`{one}`" for one in near)}.'
+        f'Name one of these: {", ".join(f"`{patch_name(patch)}`" for patch in near)}.'
         if near
         else '`docs/patches.md` lists the patches.',
     )

@@ -84,13 +84,16 @@ def list_patches(folder: Path) -> list[Path]:
     """
     listed = folder / 'series'
     try:
-        # As `sed` reads it, which knows no other ends of lines
-        lines = listed.read_text('utf-8').split('\n') if listed.exists() else []
-    except UnicodeDecodeError as error:
+        # Not as text, which would take away what `sed` leaves in names
+        text = listed.read_bytes().decode('utf-8') if listed.exists() else ''
+        if '\r' in text:
+            raise ValueError('it has carriage returns')
+    except ValueError as error:
         raise LineError(
-            f'`{listed}` is not UTF-8: {error}. Write it again, or restore it with `git checkout`.'
+            f'`{listed}` is not UTF-8 with a newline alone at the end of each line: {error}. Write it again, or restore it with '
+            f'`git checkout`.'
         ) from None
-    names = [line for line in lines if line and not line.startswith('#')]
+    names = [line for line in text.split('\n') if line and not line.startswith('#')]
     there = {path.relative_to(folder).as_posix() for path in folder.rglob('*.patch')}
     faults = [f'`{name}` is listed {count} times.' for name, count in Counter(names).items() if count > 1]
     for name in names:

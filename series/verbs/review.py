@@ -91,8 +91,14 @@ def _line_of(line: Line, revision: str, folder: Path) -> Line:
             f'`--against LINE` (`ARGS="--against LINE"`).',
         )
     target = folder / line.name
+    files = git.files(revision, path)
+    if 'series' not in files and any(name.endswith('.patch') for name in files):
+        raise SeriesError(
+            f'`{path}` has another layout in `{revision}`: its patches stand in no list `series` there.',
+            f'Name a later revision; `git log --diff-filter=A -- {path}/series` says which one has brought the list.',
+        )
     # Not as text: a patch can hold any bytes.
-    for name, content in git.files(revision, path).items():
+    for name, content in files.items():
         if name.endswith(('.patch', 'series', 'line.toml')):
             (written := target / name).parent.mkdir(parents=True, exist_ok=True)
             written.write_bytes(content)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from series.__main__ import main
+from series.cli import main
 from series.line import find_lines
 from series.message import read_message
 from series.patches import find_patch

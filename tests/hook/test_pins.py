@@ -75,6 +75,24 @@ def test_list_that_is_not_that_of_the_patches_is_refused(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.parametrize(
+    ('content', 'fault'),
+    [
+        (b'fixes/a.patch\r\n', 'it has carriage returns'),
+        (b'fixes/\xff.patch\n', "'utf-8' codec can't decode byte 0xff in position 6: invalid start byte"),
+    ],
+)
+def test_list_that_sed_would_read_otherwise_is_refused(content: bytes, fault: str, tmp_path: Path) -> None:
+    add_patch(tmp_path, 'fixes/a.patch', b'')
+    (tmp_path / 'series').write_bytes(content)
+    with pytest.raises(LineError) as caught:
+        list_patches(tmp_path)
+    assert str(caught.value) == (
+        f'`{tmp_path / "series"}` is not UTF-8 with a newline alone at the end of each line: {fault}. Write it again, or '
+        'restore it with `git checkout`.'
+    )
+
+
 def test_load_line_with_several_faults_names_them_all(tmp_path: Path) -> None:
     folder = write_line(
         tmp_path,

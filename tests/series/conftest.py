@@ -60,7 +60,7 @@ def shut_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture(autouse=True)
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what slow work says of itself out of what a test reads, since any work may be slow on a busy machine."""
-    for module in ('__main__', 'progress'):
+    for module in ('cli', 'progress'):
         monkeypatch.setattr(f'series.{module}.heartbeat', partial(heartbeat, seconds=3600))
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from series import build, folders, pins
-from series.__main__ import main
+from series.cli import main
 from series.verbs import rebase, release
 from tests.series.upstream import fetch, find_release
 

@@ -10,7 +10,7 @@ from typing import IO
 
 import pytest
 
-from series.__main__ import main
+from series.cli import main
 from series.errors import ApplyError, GitError, SeriesError
 from series.folders import lock
 from series.git import Git

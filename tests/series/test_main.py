@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from series.__main__ import main
+from series.cli import main
 from series.line import Line
+from series.verbs.verify import Verified
 from tests.series.upstream import ROOT, User
 
 Run = Callable[..., tuple[int, str, str]]
@@ -42,7 +45,7 @@ def test_main_release_says_what_it_wrote(run: Run, line: Line, monkeypatch: pyte
     (folder := line.root / 'dist' / 'release').mkdir(parents=True)
     for name in ('b', 'a'):
         (folder / name).touch()
-    monkeypatch.setattr('series.__main__.release', lambda root, report: folder)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr('series.cli.release', lambda root, report: folder)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     assert run('release') == (0, '`dist/release` holds the release:\na\nb\n', '')
     assert run('release', line.name)[0] == 2
 
@@ -81,6 +84,21 @@ def test_main_branch_says_what_it_made(run: Run, user: User, tmp_path: Path) -> 
     assert run('branch', 'add-one', '--clone', str(clone), '--name', 'one') == (0, said, '')
 
 
+def test_main_verify_says_how_many_tests_pass_or_that_an_older_line_has_none(
+    run: Run, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patches = [line.folder / 'fixes' / f'{name}.patch' for name in ('add-one', 'add-two')]
+    found = [Verified(patch, tests) for patch, tests in zip(patches, (2, 0), strict=True)]
+    monkeypatch.setattr('series.cli.verify', lambda *_, **__: found)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    first = '`patches/1.0.0/fixes/add-one.patch`: 2 tests pass\n'
+    last = 'The 2 patches on 1.0.0 are in order.\n'
+    assert run('verify') == (0, f'{first}`patches/1.0.0/fixes/add-two.patch`: 0 tests pass\n{last}', '')
+    shutil.copytree(line.folder, newest := line.folder.with_name('1.1.0'))
+    (newest / 'line.toml').write_text((newest / 'line.toml').read_text().replace('"1.0.0"', '"1.1.0"'))
+    none = '`patches/1.0.0/fixes/add-two.patch`: carries no tests; an older line has only those in which it differs from 1.1.0\n'
+    assert run('verify', '1.0.0') == (0, f'{first}{none}{last}', '')
+
+
 def test_main_with_a_wrong_line_toml_prints_why_and_returns_1(run: Run, line: Line) -> None:
     (line.folder / 'line.toml').write_text('base =')
     code, out, errors = run('apply')
@@ -95,32 +113,58 @@ def test_main_help_lists_the_verbs_and_exit_codes(run: Run) -> None:
     assert set(re.findall(r'^    (\w+)', out, re.MULTILINE)) - {'VERB'} == targets
     assert out.endswith(
         'exit codes:\n'
-        '  0    done\n'
-        '  1    refused or failed; the message says why and what to do next\n'
-        '  2    the command line is wrong\n'
-        '  130  interrupted\n'
+        '  0      done\n'
+        '  1      refused or failed; the message says why and what to do next\n'
+        '  2      the command line is wrong\n'
+        '  128+N  interrupted by the signal N: 130 after Ctrl-C\n'
     )
 
 
-def test_main_that_is_interrupted_returns_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+INTERRUPTED = """
+import os, runpy, sys
 
-    monkeypatch.setattr('series.__main__.apply', interrupt)
-    assert run('apply') == (130, '', 'error: Interrupted. Run the same command again.\n')
+def interrupt(event, arguments):
+    if at and at[0] in (event, *arguments[:1]):
+        at.clear()
+        os.kill(os.getpid(), number)
+
+at, number = [sys.argv.pop(1)], int(sys.argv.pop(1))
+sys.addaudithook(interrupt)
+runpy.run_module('series', run_name='__main__')
+"""
+"""Runs the tool, which gets a signal when it imports a module, or does something that Python names to those who watch it."""
 
 
-def test_python_m_series_runs_in_a_process_of_its_own(line: Line, tmp_path: Path) -> None:
+@pytest.mark.parametrize('at', ['packaging.version', 'subprocess.Popen'])
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_python_m_series_that_is_interrupted_says_so_even_while_it_imports(number: int, at: str, line: Line) -> None:
+    done = start(line, '-c', INTERRUPTED, at, str(int(number)), 'apply')
+    assert done == (128 + number, '', 'error: Interrupted. Run the same command again.\n')
+    assert not line.tree.exists()
+
+
+def test_python_m_series_with_nohup_goes_on_when_the_terminal_is_closed(line: Line) -> None:
+    ignoring = 'import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)'
+    code, out, errors = start(line, '-c', ignoring + INTERRUPTED, 'subprocess.Popen', str(int(signal.SIGHUP)), 'apply')
+    assert (code, out[:20], errors) == (0, '`build/1.0.0` holds ', '')
+
+
+def start(line: Line, *command: str) -> tuple[int, str, str]:
+    """Run Python in the root of the line's checkout, with the tool on its path."""
     done = subprocess.run(
-        [sys.executable, '-m', 'series', 'extract', '9.9.9'],
+        [sys.executable, *command],
         cwd=line.root,
         env=os.environ | {'PYTHONPATH': str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (1, '')
-    assert done.stderr == (
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_python_m_series_runs_in_a_process_of_its_own(line: Line) -> None:
+    said = (
         'error: There is no line `9.9.9`: `patches/9.9.9/line.toml` does not exist.\n'
         'Name one of `1.0.0`, or none for the newest.\n'
     )
+    assert start(line, '-m', 'series', 'extract', '9.9.9') == (1, '', said)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from series.__main__ import main
+from series.cli import main
 from series.comparison import Comparison
 from series.errors import SeriesError
 from series.git import Git
@@ -431,7 +431,7 @@ def test_main_matrix_prints_a_line_for_each_cell_and_fails_for_a_difference(
         assert cells == choose_cells(line, ['3.12'], ['all'], ['highest'])
         return matrix(line, cells, tests, report, prepare)
 
-    monkeypatch.setattr('series.__main__.matrix', run_here)
+    monkeypatch.setattr('series.cli.matrix', run_here)
     monkeypatch.chdir(renamed.root)
     chosen = ['matrix', '--python=3.12', '--install=all', '--resolution=highest', '--tests', str(upstream())]
     assert main(chosen) == 1

@@ -1,7 +1,9 @@
-"""Programs end when they take too long, and when who runs them does, with all that they have started."""
+"""Programs end when they take too long, and when who runs them does, with all that they have started; git is waited for."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from series.git import Git
 from series.programs import Programs
 
 WRITES = """
@@ -54,6 +57,22 @@ def test_programs_end_with_who_runs_them_and_none_begins_after_that(command: lis
         assert running.result().returncode == -9
     assert programs.run([sys.executable, '-c', 'import time; time.sleep(600)'], 600).returncode == -9
     assert is_quiet(tmp_path / 'written')
+
+
+def test_git_is_waited_for_when_we_are_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (git := tmp_path / 'git').write_text(f'#!/bin/sh\ntouch {tmp_path}/begun\nsleep 1\ntouch {tmp_path}/ended\n')
+    git.chmod(0o755)
+    monkeypatch.setenv('PATH', f'{tmp_path}:{os.environ["PATH"]}')
+
+    def interrupt() -> None:
+        while not (tmp_path / 'begun').exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as pool, pytest.raises(KeyboardInterrupt):
+        pool.submit(interrupt)
+        Git(tmp_path, os.environ).attempt('status')
+    assert (tmp_path / 'ended').exists()
 
 
 def test_programs_return_what_a_program_says_and_its_status() -> None:

@@ -17,7 +17,7 @@ from pydantic_ai_slim.fork.base import content_digest
 from pydantic_ai_slim.fork.digests import digest_files
 from pydantic_ai_slim.fork.package import package_digest
 from series import pins
-from series.__main__ import main
+from series.cli import main
 from series.errors import ApplyError, SeriesError
 from series.line import Line, find_line
 from series.verbs import rebase as module

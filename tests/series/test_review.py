@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from series.__main__ import main
+from series.cli import main
 from series.errors import ApplyError, SeriesError
 from series.git import Git
 from series.line import Line, find_line
@@ -121,6 +121,18 @@ def test_review_of_a_revision_without_the_line_refuses(series: Line) -> None:
     assert str(error.value) == (
         'There is no line `1.1.0` in `HEAD`.\n'
         'It has `1.0.0`. Name a later revision, or compare two lines with `--against LINE` (`ARGS="--against LINE"`).'
+    )
+
+
+def test_review_of_a_revision_in_which_patches_stood_in_no_list_refuses(series: Line) -> None:
+    Git(series.root).run('rm', '--quiet', 'patches/1.0.0/series')
+    Git(series.root).run('commit', '--quiet', '--message', 'patches: As they were once')
+    Git(series.root).run('checkout', '--quiet', 'two', '--', 'patches')
+    with pytest.raises(SeriesError) as error:
+        review(series, 'HEAD', quiet)
+    assert str(error.value) == (
+        '`patches/1.0.0` has another layout in `HEAD`: its patches stand in no list `series` there.\n'
+        'Name a later revision; `git log --diff-filter=A -- patches/1.0.0/series` says which one has brought the list.'
     )
 
 

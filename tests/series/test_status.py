@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from series.__main__ import main
+from series.cli import main
 from series.errors import DownloadError, NoReleaseError
 from series.line import Line, find_line
 from series.merge import Outcome
