@@ -20,12 +20,12 @@ from pydantic_ai_slim.fork.errors import BaseMismatchError, ForkError
 from pydantic_ai_slim.fork.line import Archive
 from pydantic_ai_slim.fork.names import DIST_NAME, UPSTREAM_FOLDER
 from series import network
-from series.errors import DownloadError, NoReleaseError, OfflineError
+from series.errors import DownloadError, NoReleaseError, OfflineError, quoted
 from series.folders import lock, scratch
 from series.git import EMAIL, NAME, Git, words
 from series.line import Line
 from series.progress import Report
-from series.tree import BRANCH
+from series.tree import BASE, BRANCH
 
 _SETTINGS = {'.gitignore', 'LICENSE', 'pyproject.toml'}
 """What of the source archive goes into the base: upstream's settings for running and checking tests."""
@@ -138,9 +138,7 @@ def unpack_wheel(wheel: Path, folder: Path) -> str:
     # Not in what an installer makes of a wheel, but never in a wheel.
     odd += [name for name in names if '__pycache__' in name]
     if odd:
-        raise BaseMismatchError(
-            f'It also has {", ".join(f"`{name}`" for name in sorted(odd))}, which could run code in every Python that has it.'
-        )
+        raise BaseMismatchError(f'It also has {quoted(sorted(odd))}, which could run code in every Python that has it.')
     return digest
 
 
@@ -240,7 +238,7 @@ def _commit(repository: Path, line: Line, files: Iterable[tuple[str, bytes]]) ->
 
 
 def clone(repository: Path, folder: Path, revision: str) -> Git:
-    """Make a repository in a new folder whose branch `series` is a revision of another one, and check it out.
+    """Make a repository in a new folder whose branch `series`, and base, is a revision of another one, and check it out.
 
     The objects are linked, not copied, so it costs little more than the checkout. It stands on its own, even when the
     other is deleted.
@@ -253,6 +251,7 @@ def clone(repository: Path, folder: Path, revision: str) -> Git:
         git.run('config', name, value)
     shutil.copytree(objects, folder / '.git' / 'objects', copy_function=link, dirs_exist_ok=True)
     git.run('-c', 'checkout.workers=0', 'reset', '--quiet', '--hard', source.run('rev-parse', revision))
+    git.run('update-ref', BASE, 'HEAD')
     return git
 
 

@@ -24,7 +24,7 @@ from pydantic_ai_slim.fork.metadata import fork_metadata
 from pydantic_ai_slim.fork.names import PACKAGE
 from series.base import base_wheel, unpack_wheel
 from series.environments import line_python, make_environment
-from series.errors import SeriesError
+from series.errors import SeriesError, quoted
 from series.folders import lock, scratch
 from series.line import Line
 from series.pins import build_folder
@@ -70,16 +70,18 @@ def build(
         report(f'Building the wheel of {line.version}')
         builder = find_builder(folder / 'builder', python or line_python(line))
         (out := folder / 'out').mkdir()
+        # Neither variables nor what users have installed change the interpreter, nor does bytecode stand for a module.
+        command = [builder, '-I', '-X', f'pycache_prefix={folder / "bytecode"}', '-c', _BUILD, unpacked, out]
+        environment = os.environ | {'NO_COLOR': '1'} | dict(variables or {})
+        # Not in a session of its own: who kills this kills the builder.
         done = subprocess.run(
-            # Neither variables nor what users have installed change the interpreter, nor does bytecode stand for a module.
-            [builder, '-I', '-X', f'pycache_prefix={folder / "bytecode"}', '-c', _BUILD, unpacked, out],
+            command,
             cwd=project,
-            env=os.environ | {'NO_COLOR': '1'} | dict(variables or {}),
+            env=environment,
             umask=umask,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
             encoding='utf-8',
             errors='replace',
             check=False,
@@ -160,7 +162,7 @@ def wheel_faults(line: Line, wheel: Path, base: Path) -> Iterator[str]:
         files.keys() - package.keys() - {info + name for name in (*_INFO, *(f'licenses/{name}' for name in licences))}
     )
     if more:
-        yield f'It has files that belong to no fork: {", ".join(f"`{name}`" for name in sorted(more))}.'
+        yield f'It has files that belong to no fork: {quoted(sorted(more))}.'
     own = Distribution.at(next(path for path in base.iterdir() if path.suffix == '.dist-info'))
     if inside.get('entry_points.txt', b'').decode() != (own.read_text('entry_points.txt') or ''):
         yield 'Its scripts are not those of the base.'

@@ -13,11 +13,11 @@ from pathlib import Path
 from pydantic_ai_slim.fork.errors import ForkError
 from pydantic_ai_slim.fork.line import patch_name
 from series.build import build
-from series.errors import SeriesError
+from series.errors import SeriesError, quoted
 from series.line import Line, find_line, find_lines, line_names
 from series.merge import Outcome
 from series.patches import find_patch
-from series.progress import Report, heartbeat
+from series.progress import Report, heartbeat, say
 from series.verbs.apply import apply
 from series.verbs.branch import branch
 from series.verbs.carry import carry, other_line, show_carried
@@ -60,20 +60,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen.set_defaults(run=verb.run)
     options = parser.parse_args(arguments)
     try:
-        with heartbeat(_say) as report:
+        with heartbeat(say) as report:
             done = options.run(options, report)
     except (SeriesError, ForkError) as error:
-        _say(f'error: {error}')
+        say(f'error: {error}')
         return 1
     except OSError as error:
-        _say(f'error: {error}\nPut that right, then run the same command again. Nothing was left in halves.')
+        say(f'error: {error}\nPut that right, then run the same command again. Nothing was left in halves.')
         return 1
     print(done)
     return 0
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _apply(options: Namespace, report: Report) -> str:
@@ -144,10 +140,7 @@ def _rebased(rebased: Rebased, report: Report) -> str:
         locks = f'There are no locks for `make matrix`; run `{line.make("locks")}` later. {error.problem}'
     counts = [f'{len(line.patches)} patches', *(f'without `{patch}`' for patch in rebased.dropped)]
     made = [line.show(line.folder), f'pydantic_ai_slim/{line.name}', 'CHANGELOG.md']
-    todo = (
-        f'Run `{line.make("verify")}`, say in `CHANGELOG.md` what users will notice, and commit '
-        f'{", ".join(f"`{path}`" for path in made)}.'
-    )
+    todo = f'Run `{line.make("verify")}`, say in `CHANGELOG.md` what users will notice, and commit {quoted(made)}.'
     listed = [f'- {entry}' for entry in (*counts, *rebased.notes, locks)]
     return '\n'.join([f'`{made[0]}` holds the new line; its tree is `{line.show(line.tree)}`.', *listed, todo])
 
@@ -211,7 +204,7 @@ def _branch(options: Namespace, report: Report) -> str:
         onto=options.onto,
         name=options.name,
     )
-    pages = ', '.join(f'`{page}`' for page in made.pages)
+    pages = quoted(made.pages)
     listed = '\n'.join(f'- {subject}' for subject in made.subjects)
     return '\n'.join(
         [
@@ -225,7 +218,7 @@ def _branch(options: Namespace, report: Report) -> str:
 
 def _locks(options: Namespace, report: Report) -> str:
     line = _line(options)
-    return 'Wrote ' + ', '.join(f'`{line.show(path)}`' for path in write_locks(line, report)) + '.'
+    return f'Wrote {quoted(line.show(path) for path in write_locks(line, report))}.'
 
 
 def _matrix(options: Namespace, report: Report) -> str:

@@ -14,6 +14,8 @@ SIDES = ('base', 'fork')
 _MISSING = 'missing'
 """What stands for the outcome of a test that one of the two doesn't have."""
 
+_GOOD = ('passed', 'skipped', 'xfailed')
+
 _ROUNDS = 3
 """How often a test whose outcome differs runs again on both sides."""
 
@@ -35,9 +37,9 @@ class Result:
     """What pytest showed of it, beginning with why it didn't pass."""
 
     @property
-    def bad(self) -> bool:
+    def is_failure(self) -> bool:
         """Whether pytest would fail for it."""
-        return self.outcome not in ('passed', 'skipped', 'xfailed')
+        return self.outcome not in _GOOD
 
 
 def read_results(path: Path) -> dict[str, Result]:
@@ -82,7 +84,7 @@ class Compared:
         return self.base is not None and (self.fork is None or self.base.outcome != self.fork.outcome)
 
     @property
-    def stands(self) -> bool:
+    def still_differs(self) -> bool:
         """Whether its outcome also differs when it runs again.
 
         It does if one of the two, alone, shows an outcome that the other has never shown. So what fails only under load is
@@ -95,19 +97,19 @@ class Compared:
         return not (alone['base'] <= seen['fork'] and alone['fork'] <= seen['base'])
 
     @property
-    def breaks(self) -> bool:
+    def is_broken(self) -> bool:
         """Whether it's a test that the patches add and that fails, also when it runs again."""
-        if self.base is not None or self.fork is None or not self.fork.bad:
+        if self.base is not None or self.fork is None or not self.fork.is_failure:
             return False
         alone = self.again.get('fork', ())
-        return not alone or any(outcome not in ('passed', 'skipped', 'xfailed') for outcome in alone)
+        return not alone or any(outcome not in _GOOD for outcome in alone)
 
     @property
-    def otherwise(self) -> list[str]:
+    def changed_words(self) -> list[str]:
         """How the failure on the fork differs from that on the base, as lines of a diff: times, ids and addresses aside."""
-        if not (self.base and self.fork and self.base.bad and not self.differs):
+        if not (self.base and self.fork and self.base.is_failure and not self.differs):
             return []
-        base, fork = (_lasting(result.words).splitlines() for result in (self.base, self.fork))
+        base, fork = (_without_volatile(result.words).splitlines() for result in (self.base, self.fork))
         return [
             line for line in unified_diff(base, fork, 'base', 'fork', lineterm='', n=0) if not line.startswith('@@')
         ]
@@ -118,7 +120,7 @@ class Compared:
         return found.outcome if found else _MISSING
 
 
-_PASSING = re.compile(
+_VOLATILE = re.compile(
     r'datetime\.(?:datetime|date|time|timedelta)\((?:[^()]|\([^()]*\))*\)'
     r'|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d[\d:.]*(?:Z|[+-]\d\d:?\d\d)?)?'
     r'|0x[0-9a-f]+'
@@ -128,11 +130,11 @@ _PASSING = re.compile(
 )
 
 
-def _lasting(text: str) -> str:
+def _without_volatile(text: str) -> str:
     """Return what pytest showed without what is another in each run: times, ids, addresses, numbers of lines, folders."""
     # The way to a failure is the patches' as well; pytest marks what failed with `E`.
     text = '\n'.join(re.findall(r'^E +(?![?] |\+ +where )(.*)', text, re.MULTILINE)) or text
-    text = _PASSING.sub('…', re.sub(r'/\S*/(?=[^/\s]*)', '', text))
+    text = _VOLATILE.sub('…', re.sub(r'/\S*/(?=[^/\s]*)', '', text))
     # How much is shown of what is cut off depends on how long a time was.
     return re.sub(r'^(.{100}).*\.\.\.$', r'\1…', text, flags=re.MULTILINE)
 
@@ -146,22 +148,22 @@ class Comparison:
     @property
     def differences(self) -> list[Compared]:
         """Those whose outcome changed."""
-        return [test for test in self.tests if test.stands]
+        return [test for test in self.tests if test.still_differs]
 
     @property
     def flaky(self) -> list[Compared]:
         """Those whose outcome differed, but not when they ran again."""
-        return [test for test in self.tests if test.differs and not test.stands]
+        return [test for test in self.tests if test.differs and not test.still_differs]
 
     @property
     def broken(self) -> list[Compared]:
         """Those that the patches add and that fail."""
-        return [test for test in self.tests if test.breaks]
+        return [test for test in self.tests if test.is_broken]
 
     @property
     def failing(self) -> list[Compared]:
         """Those that fail on both alike."""
-        return [test for test in self.tests if test.base and test.fork and test.base.bad and not test.differs]
+        return [test for test in self.tests if test.base and test.fork and test.base.is_failure and not test.differs]
 
     @property
     def added(self) -> list[Compared]:
@@ -181,7 +183,7 @@ class Comparison:
         ]
         found += [f'- {test.test}{where}: {test.outcome("fork")}, a test that the patches add' for test in self.broken]
         for test in self.failing:
-            if changed := test.otherwise:
+            if changed := test.changed_words:
                 more = [f'… and {len(changed) - _SHOWN} lines more'] if len(changed) > _SHOWN else []
                 shown = '\n'.join(f'      {line}' for line in [*changed[:_SHOWN], *more])
                 found.append(f'- {test.test}{where}: {test.outcome("base")} on both, but says something else:\n{shown}')
@@ -201,7 +203,7 @@ def compare(run: Run) -> Comparison:
         for test in sorted({*first['base'], *first['fork']})
     ]
     # What one side doesn't have can't run there, and a file that can't be imported is no test.
-    suspects = [test for test in tests if (test.stands or test.breaks) and test.fork and '::' in test.test]
+    suspects = [test for test in tests if (test.still_differs or test.is_broken) and test.fork and '::' in test.test]
     again: dict[str, dict[str, list[str]]] = {}
     for number in range(1, _ROUNDS + 1 if suspects else 1):
         for side in SIDES:

@@ -5,7 +5,7 @@ Anything here may raise a `SeriesError`. `Raises:` names what a caller tells apa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent
@@ -16,6 +16,11 @@ from series.network import missing_certificates
 def trimmed(words: str) -> str:
     """Return what a program said, without what is blank around it. A list keeps its first column: that of `git status` may be a blank."""
     return words.strip('\n').rstrip()
+
+
+def quoted(names: Iterable[object]) -> str:
+    """Return names as errors list them, in backticks."""
+    return ', '.join(f'`{name}`' for name in names)
 
 
 class SeriesError(Exception):

@@ -46,7 +46,7 @@ def lock(root: Path, what: str, verb: str, wait: Callable[[str], None] | None = 
     """
     path = root / 'build' / '.locks' / what
     with ExitStack() as opened:
-        while not _take(path, opened.enter_context(_open(path, os.O_RDWR | os.O_CREAT)), what, verb, wait):
+        while not _acquire(path, opened.enter_context(_open(path, os.O_RDWR | os.O_CREAT)), what, verb, wait):
             opened.pop_all().close()
         try:
             yield
@@ -56,7 +56,7 @@ def lock(root: Path, what: str, verb: str, wait: Callable[[str], None] | None = 
                 path.parent.rmdir()
 
 
-def _take(path: Path, handle: int, what: str, verb: str, wait: Callable[[str], None] | None) -> bool:
+def _acquire(path: Path, handle: int, what: str, verb: str, wait: Callable[[str], None] | None) -> bool:
     """Lock an open file, or say that it isn't the one with that path any more, since those who end remove it."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

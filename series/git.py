@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from series.errors import GitError, SeriesError, trimmed
+from series.errors import GitError, SeriesError, quoted, trimmed
 from series.folders import inheritable_fds
 
 NAME = 'series'
@@ -30,6 +30,10 @@ def environment() -> dict[str, str]:
         'GIT_CONFIG_GLOBAL': safe_directories(),
         'GIT_CONFIG_SYSTEM': os.devnull,
         'GIT_ATTR_NOSYSTEM': '1',
+        # Those of the repository don't run either.
+        'GIT_CONFIG_COUNT': '1',
+        'GIT_CONFIG_KEY_0': 'core.hooksPath',
+        'GIT_CONFIG_VALUE_0': os.devnull,
         # Git looks for the user's attributes and ignored files there, whatever the variables above say.
         'HOME': os.devnull,
         'XDG_CONFIG_HOME': os.devnull,
@@ -162,7 +166,7 @@ class Git:
         if odd := [name for about, name in listed if not about.startswith('100')]:
             raise SeriesError(
                 f'The commit `{revision}` has what is no regular file in `{folder}`: '
-                f'{", ".join(f"`{name}`" for name in odd)}. Only regular files go into the fork.',
+                f'{quoted(odd)}. Only regular files go into the fork.',
                 'Have the commit that adds it write a file in its place, then run the same command again.',
             )
         with tempfile.TemporaryFile() as asked:

@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 
 from pydantic_ai_slim.fork.line import PinnedLine, load_line
 from pydantic_ai_slim.fork.names import DIST_NAME
-from series.errors import SeriesError
+from series.errors import SeriesError, quoted
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -75,13 +75,9 @@ class Line(PinnedLine):
         """Return a path as a user in the checkout's root would type it."""
         return path.relative_to(self.root).as_posix()
 
-    def patches_digest(self) -> str:
-        """Compute a digest of the bytes of all patches in their order, which tells whether someone changed them."""
-        return digest_patches(self.patches)
-
 
 def digest_patches(patches: Iterable[Path]) -> str:
-    """Compute the digest of patches that `Line.patches_digest()` compares."""
+    """Compute a digest of the bytes of patches in their order, which tells whether someone changed them."""
     digest = hashlib.sha256()
     for patch in patches:
         digest.update(hashlib.sha256(patch.read_bytes()).digest())
@@ -114,7 +110,7 @@ def find_line(root: Path, name: str | None = None) -> Line:
     if name is not None and name not in names:
         raise SeriesError(
             f'There is no line `{name}`: `patches/{name}/line.toml` does not exist.',
-            f'Name one of {", ".join(f"`{known}`" for known in names)}, or none for the newest.',
+            f'Name one of {quoted(names)}, or none for the newest.',
         )
     return Line.load(root / 'patches' / (name or names[-1]))
 

@@ -68,7 +68,6 @@ def message_faults(patch: Path, message: Message, earlier: Collection[str]) -> l
     # One such line is the end of the message, where `git format-patch` put it.
     if patch.read_bytes().split(b'\ndiff --git ')[0].splitlines().count(b'---') > 1:
         faults.append('The body has a line of three dashes, at which git ends a message.')
-    faults += _comment_faults(message.text)
     return faults
 
 
@@ -105,10 +104,6 @@ def _text_faults(text: str) -> Iterator[str]:
         unbreakable = fenced or line.startswith('    ') or ' ' not in re.sub(r'^\s*(?:[-*]|\d+\.)?\s*', '', line)
         if len(line) > _WIDTH and not unbreakable:
             yield f'The line {line!r} of the body has {len(line)} characters; {_WIDTH} are the most.'
-
-
-def _comment_faults(text: str) -> Iterator[str]:
-    for line in text.splitlines():
         if line.startswith('#'):
             yield f'The line {line!r} of the body is a comment for git, which drops it when a fixup is folded in.'
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic_ai_slim.fork.line import patch_name
 from series import tree
-from series.errors import SeriesError
+from series.errors import SeriesError, quoted
 from series.git import Git
 from series.line import Line
 from series.message import read_message
@@ -77,7 +77,7 @@ def find_patch(line: Line, name: str) -> Path:
         f'Several patches have `{name}` in their names, in `{line.show(line.folder)}`.'
         if found
         else f'There is no patch `{name}` in `{line.show(line.folder)}`.',
-        f'Name one of these: {", ".join(f"`{patch_name(patch)}`" for patch in near)}.'
+        f'Name one of these: {quoted(patch_name(patch) for patch in near)}.'
         if near
         else '`docs/patches.md` lists the patches.',
     )

@@ -26,6 +26,11 @@ class Report(Protocol):
         """
 
 
+def say(text: str) -> None:
+    """Print a line for the user to see, beside what the program says."""
+    print(text, file=sys.stderr, flush=True)
+
+
 @contextmanager
 def heartbeat(say: Callable[[str], None], seconds: float = SECONDS) -> Generator[Report]:
     """Give what takes each step, and say now and then which one it is, until the block ends. What is done sooner says nothing.
@@ -37,7 +42,7 @@ def heartbeat(say: Callable[[str], None], seconds: float = SECONDS) -> Generator
     ended = threading.Event()
     now, began = 'Starting', time.monotonic()
 
-    def note(step: str, done: int = 0, of: int | None = None) -> None:
+    def report(step: str, done: int = 0, of: int | None = None) -> None:
         nonlocal now, began
         text = f'{step} ({done} of {of} done)' if of else step
         if text != now:
@@ -55,7 +60,7 @@ def heartbeat(say: Callable[[str], None], seconds: float = SECONDS) -> Generator
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
     try:
-        yield note
+        yield report
     finally:
         ended.set()
         thread.join()
@@ -68,10 +73,6 @@ def waiting(step: str) -> Generator[Report]:
     Args:
         step: What is being done.
     """
-
-    def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
-    with heartbeat(say) as note:
-        note(step)
-        yield note
+    with heartbeat(say) as report:
+        report(step)
+        yield report

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic_ai_slim.fork.line import patch_name
 from series import tree
 from series.base import base_repository, clone
-from series.errors import ApplyError
+from series.errors import ApplyError, quoted
 from series.folders import lock, scratch
 from series.git import Git
 from series.line import Line, digest_patches
@@ -31,7 +31,6 @@ def apply(line: Line, report: Report) -> str:
         base = base_repository(line, report)
         report('Checking the base out')
         git = clone(base, folder / 'tree', 'HEAD')
-        git.run('update-ref', tree.BASE, 'HEAD')
         error = _apply_all(git, patches, report)
         stopped = f'{patch_name(error.patch)}.patch' if error else ''
         if line.tree.exists():
@@ -73,7 +72,6 @@ def apply_series(line: Line, folder: Path, report: Report, patches: list[Path] |
     base = base_repository(line, report)
     report(f'Applying the patches to {line.name}')
     git = clone(base, folder, 'HEAD')
-    git.run('update-ref', tree.BASE, 'HEAD')
     if error := _apply_all(git, line.patches if patches is None else patches, report):
         raise ApplyError(
             f'The patch `{line.show(line.folder)}/{patch_name(error.patch)}.patch` does not apply to its own line.',
@@ -101,7 +99,7 @@ def _stop(git: Git, line: Line, error: ApplyError, patches: list[Path]) -> Apply
     rest = patches[patches.index(error.patch) :]
     done = git.attempt(*AM, '--3way', *(str(patch.resolve()) for patch in rest))
     folder = line.show(line.tree)
-    fit = f': it does not fit {", ".join(f"`{file}`" for file in error.files)}' if error.files else ''
+    fit = f': it does not fit {quoted(error.files)}' if error.files else ''
     patch = line.folder / f'{patch_name(error.patch)}.patch'
     problem = f'The patch `{line.show(patch)}` does not apply to the base with the patches before it{fit}.'
     if not done.returncode:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic_ai_slim.fork.line import patch_name
 from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
-from series.errors import ApplyError, SeriesError
+from series.errors import ApplyError, SeriesError, quoted
 from series.git import Git, environment, user_environment, words
 from series.line import Line
 from series.merge import misfits
@@ -60,7 +60,7 @@ def branch(
     messages = {path: read_message(path) for path in line.patches}
     stack = all_needs([patch], direct_needs(messages))
     name = name or patch.stem
-    git = _refuse(folder, name)
+    git = _open_clone(folder, name)
     target = _target(git, onto or f'v{line.name}', tagged=onto is None)
     identity = _identity(git)
     with tempfile.TemporaryDirectory() as scratch:
@@ -88,7 +88,7 @@ def branch(
 # The clone
 
 
-def _refuse(folder: Path, name: str) -> Git:
+def _open_clone(folder: Path, name: str) -> Git:
     """Refuse a clone that a branch can't be made in, and return the user's own git there."""
     git = Git(folder, user_environment())
     found = git.attempt('rev-parse', '--show-toplevel') if folder.is_dir() else None
@@ -190,7 +190,7 @@ def _apply(git: Git, line: Line, patch: Path, onto: str | None) -> None:
     )
     raise ApplyError(
         f'The patch `{line.show(patch)}` does not apply to {where}: it does not fit '
-        f'{", ".join(f"`{file}`" for file in files)}. The clone `{git.folder}` is as it was.',
+        f'{quoted(files)}. The clone `{git.folder}` is as it was.',
         remedy,
         said,
         patch=patch,

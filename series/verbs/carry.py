@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from series import tree
 from series.base import borrow
-from series.errors import GitError, SeriesError
+from series.errors import GitError, SeriesError, quoted
 from series.folders import lock
 from series.git import Git, words
 from series.line import Line, find_lines
@@ -18,7 +17,7 @@ from series.merge import index_conflicts, stopped
 from series.message import patch_subject
 from series.progress import Report
 
-_PICK = ('-c', f'core.hooksPath={os.devnull}', 'cherry-pick', '--no-gpg-sign')
+_PICK = ('cherry-pick', '--no-gpg-sign')
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def _pick(git: Git, commits: Sequence[str], line: Line, to: Line) -> None:
         if index_conflicts(git):
             break
         how = '--continue' if git.attempt('diff', '--quiet', 'HEAD').returncode else '--skip'
-        done = git.attempt('-c', f'core.hooksPath={os.devnull}', '-c', 'core.editor=true', 'cherry-pick', how)
+        done = git.attempt('cherry-pick', how)
     if done.returncode and not index_conflicts(git):
         tree.recover(to)
         raise GitError([*_PICK, *commits], git.folder, done.returncode, words(done))
@@ -147,7 +146,7 @@ def other_line(root: Path, line: Line, to: str | None) -> Line:
     others = [other for other in lines if to in (None, other.name)]
     if len(others) == 1:
         return others[0]
-    names = ', '.join(f'`{other.name}`' for other in lines) or 'none'
+    names = quoted(other.name for other in lines) or 'none'
     raise SeriesError(
         f'{f"`{to}` is no line" if to else "There is not one line"} besides {line.name}.',
         f'Name the one to carry to with `--to LINE` (`ARGS="--to LINE"`); there is {names}.',

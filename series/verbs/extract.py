@@ -13,7 +13,7 @@ from pydantic_ai_slim.fork.line import list_patches, patch_name
 from pydantic_ai_slim.fork.names import PACKAGE, PACKAGE_PATH
 from series import tree
 from series.base import clone, link
-from series.errors import ApplyError, SeriesError
+from series.errors import ApplyError, SeriesError, quoted
 from series.folders import lock, replace_dir, scratch, write
 from series.git import Git
 from series.line import Line, digest_patches, pin_patched
@@ -115,7 +115,7 @@ def refuse_no_series(line: Line, command: str) -> int:
         elif git.run('rev-parse', f'{revision}^{{tree}}') == git.run('rev-parse', f'{parents[0]}^{{tree}}'):
             faults.append(f'`{subject}` changes nothing.')
         elif marks := git.lines(*_MARKED, revision):
-            faults.append(f'`{subject}` has conflict marks in {", ".join(f"`{place}`" for place in marks)}.')
+            faults.append(f'`{subject}` has conflict marks in {quoted(marks)}.')
         if subject.startswith(('fixup! ', 'squash! ', 'amend! ')):
             others = [other for other in subjects if patch_subject(other) == other]
             faults.append(
@@ -192,7 +192,6 @@ def check_patches(line: Line, patches: list[Path], folder: Path, command: str) -
         f'`{command}` again.'
     )
     git = clone(line.tree, folder, tree.BASE)
-    git.run('update-ref', tree.BASE, 'HEAD')
     for patch in patches:
         try:
             apply_one(git, patch)

@@ -159,7 +159,7 @@ def _tree(line: Line, side: str, upstream: Path, folder: Path, report: Report) -
     """Make what the tests of one side run in: the package of the base or of the fork, and all else of the clone."""
     report(f'Making the tree of the {side}')
     git = apply_series(line, folder, report) if side == 'fork' else clone(base_repository(line, report), folder, 'HEAD')
-    _put(upstream, git, line)
+    _copy_clone(upstream, git, line)
     return git
 
 
@@ -172,7 +172,7 @@ def rename(text: str, line: str) -> str:
     return text
 
 
-def _put(upstream: Path, git: Git, line: Line) -> None:
+def _copy_clone(upstream: Path, git: Git, line: Line) -> None:
     """Put what a clone of upstream holds into a tree in place of the tests, all but the package."""
     source = Git(upstream)
     if not (upstream / 'tests').is_dir() or source.attempt('rev-parse', 'HEAD').returncode:
@@ -193,7 +193,7 @@ def _put(upstream: Path, git: Git, line: Line) -> None:
         if (renamed := rename(text, line.name)) != text:
             path.write_text(renamed, 'utf-8')
     git.run('add', '--all', '--force')
-    git.run('commit', '--quiet', '--allow-empty', '--no-verify', '--message', 'Tests')
+    git.run('commit', '--quiet', '--allow-empty', '--message', 'Tests')
 
 
 class _Environments:
@@ -317,7 +317,7 @@ def summary(found: Matrix) -> str:
 def _row(result: CellResult) -> str:
     if (compared := result.comparison) is None:
         return f'{result.cell}: skipped, since {result.skipped}'
-    bad = sum(bool(test.fork and test.fork.bad) for test in compared.added)
+    bad = sum(bool(test.fork and test.fork.is_failure) for test in compared.added)
     return (
         f'{result.cell}: {compared.common} tests in common, of which {len(compared.differences)} differ, {len(compared.flaky)} are '
         f'flaky and {len(compared.failing)} fail on both; {len(compared.added)} new, of which {bad} fail'

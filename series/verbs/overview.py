@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic_ai_slim.fork.line import patch_name
+from series.errors import quoted
 from series.folders import write
 from series.line import Line, find_lines
 from series.message import Message, all_needs, direct_needs, read_message
@@ -105,7 +106,7 @@ def _needs(entry: Entry) -> str:
     if not entry.needs:
         return 'stands alone'
     below = f'; {entry.stack} in all' if entry.stack > len(entry.needs) else ''
-    return ', '.join(f'`{need}`' for need in entry.needs) + below
+    return quoted(entry.needs) + below
 
 
 def _upstream(message: Message) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -16,11 +15,11 @@ from pydantic_ai_slim.fork.line import patch_name
 from pydantic_ai_slim.fork.names import DIST_NAME
 from series import pins, tree
 from series.base import base_repository, borrow, clone
-from series.errors import ApplyError, GitError, SeriesError
+from series.errors import ApplyError, GitError, SeriesError, quoted
 from series.folders import lock, replace_dir, scratch, sweep, write
 from series.git import Git, words
 from series.index import find_release
-from series.line import Line, find_line, pin_patched
+from series.line import Line, digest_patches, find_line, pin_patched
 from series.merge import index_conflicts, stopped
 from series.patches import write_series
 from series.progress import Report
@@ -33,7 +32,7 @@ _OLD = 'refs/series/old'
 _OLD_BASE = 'refs/series/old-base'
 
 _REBASE = (
-    *('-c', f'core.hooksPath={os.devnull}', 'rebase', '--quiet', '--committer-date-is-author-date', '--no-gpg-sign'),
+    *('rebase', '--quiet', '--committer-date-is-author-date', '--no-gpg-sign'),
     *('--onto', tree.BASE, _OLD_BASE, tree.BRANCH),
 )
 
@@ -102,7 +101,6 @@ def rebase(line: Line, version: str, report: Report) -> Rebased:
         old = apply_series(line, folder / 'old', report, patches)
         report('Checking the new base out')
         git = clone(base, folder / 'tree', 'HEAD')
-        git.run('update-ref', tree.BASE, 'HEAD')
         borrow(old, git)
         git.run('update-ref', _OLD, old.run('rev-parse', 'HEAD'))
         git.run('update-ref', _OLD_BASE, old.run('rev-parse', tree.BASE))
@@ -143,20 +141,20 @@ def finish_rebase(root: Path, version: str | None, report: Report) -> Rebased:
 
 def abort_rebase(root: Path, version: str | None) -> Line:
     """Remove all that a rebase has made, and return the line that there won't be."""
-    state = _under_way(root, version)
-    with lock(root, state.line.name, 'make rebase ARGS=--abort'):
-        if state.line.folder.exists():
+    line = _under_way(root, version).line
+    with lock(root, line.name, 'make rebase ARGS=--abort'):
+        if line.folder.exists():
+            made = quoted(map(line.show, (line.folder, pins.build_folder(line), line.tree)))
             raise SeriesError(
-                f'The line `{state.line.name}` is there already; only `CHANGELOG.md` may lack it.',
-                f'Run `{_COMMAND}` for the rest. To be rid of the line, delete '
-                f'{", ".join(f"`{state.line.show(path)}`" for path in (state.line.folder, pins.build_folder(state.line), state.line.tree))}.',
+                f'The line `{line.name}` is there already; only `CHANGELOG.md` may lack it.',
+                f'Run `{_COMMAND}` for the rest. To be rid of the line, delete {made}.',
             )
-        if pins.build_folder(state.line).exists():
-            shutil.rmtree(pins.build_folder(state.line))
+        if pins.build_folder(line).exists():
+            shutil.rmtree(pins.build_folder(line))
         # In one step: what is left when this is interrupted must not pass for a rebase that can go on.
-        with scratch(state.line.root, state.line.tree.parent, 'rebase') as folder:
-            state.line.tree.rename(folder / state.line.name)
-        return state.line
+        with scratch(root, line.tree.parent, 'rebase') as folder:
+            line.tree.rename(folder / line.name)
+        return line
 
 
 def _refuse_taken(root: Path, version: str) -> None:
@@ -255,19 +253,20 @@ def _finish(state: _Rebase, report: Report) -> Rebased:
             _write_build(state, temporary / 'build')
             folder.rename(line.folder)
     made = find_line(line.root, line.name)
-    rebased = _compare(state, made)
+    subjects = git.lines('log', '--format=%s', f'{tree.BASE}..HEAD')
+    dropped = [name for name, subject in state.subjects.items() if subject not in subjects]
     changelog = line.root / 'CHANGELOG.md'
     if changelog.exists():
         text = changelog.read_text('utf-8')
-        if (changed := _changelog(text, state, rebased)) != text:
+        if (changed := _changelog(text, state, dropped)) != text:
             write(changelog, changed)
-    tree.record(git, made.patches_digest())
+    tree.record(git, digest_patches(made.patches))
     # What is left when this is interrupted doesn't count as under way.
     (line.tree / _FILE).unlink()
     shutil.rmtree(state.folder)
     for name in (_OLD, _OLD_BASE):
         git.run('update-ref', '-d', name)
-    return rebased
+    return Rebased(made, dropped, state.notes)
 
 
 def _refuse_elsewhere(state: _Rebase) -> None:
@@ -289,22 +288,14 @@ def _write_build(state: _Rebase, temporary: Path) -> None:
     replace_dir(temporary, target)
 
 
-def _compare(state: _Rebase, made: Line) -> Rebased:
-    """Say what became of the patches."""
-    git = state.git
-    subjects = git.lines('log', '--format=%s', f'{tree.BASE}..HEAD')
-    dropped = [name for name, subject in state.subjects.items() if subject not in subjects]
-    return Rebased(made, dropped, state.notes)
-
-
-def _changelog(text: str, state: _Rebase, rebased: Rebased) -> str:
+def _changelog(text: str, state: _Rebase, dropped: Sequence[str]) -> str:
     """Add the new line to the changelog, in front of the older ones."""
-    line = rebased.line
+    line = state.line
     if re.search(rf'(?m)^## {re.escape(line.name)}$', text):
         return text
     entry = f'## {line.name}\n\n### {line.version}\n\n- What {state.old} has, on pydantic-ai {line.name}.\n'
-    if rebased.dropped:
-        left = '; '.join(state.subjects[name] for name in rebased.dropped)
+    if dropped:
+        left = '; '.join(state.subjects[name] for name in dropped)
         entry += f'- Left out: {left}.\n'
     for heading in re.finditer(r'(?m)^## (\d[\w.]*)$', text):
         if Version(heading[1]) < Version(line.name):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from series import tree
 from series.base import borrow
-from series.errors import SeriesError
+from series.errors import SeriesError, quoted
 from series.folders import scratch
 from series.git import Git
-from series.line import Line
+from series.line import Line, digest_patches
 from series.progress import Report
 from series.verbs.apply import apply_series
 
@@ -49,7 +49,7 @@ def review(line: Line, revision: str, report: Report, *, colour: bool = False) -
 
 def compare(before: Line, after: Line, report: Report, *, colour: bool = False) -> str:
     """Return a range-diff as `review()` does, of two lines, or of one at two times."""
-    if (before.base_message, before.patches_digest()) == (after.base_message, after.patches_digest()):
+    if (before.base_message, digest_patches(before.patches)) == (after.base_message, digest_patches(after.patches)):
         return ''
     with scratch(after.root, after.cache.parent, 'review') as folder:
         old = apply_series(before, folder / 'before', report)
@@ -87,7 +87,7 @@ def _line_of(line: Line, revision: str, folder: Path) -> Line:
         ]
         raise SeriesError(
             f'There is no line `{line.name}` in `{revision}`.',
-            f'It has {", ".join(f"`{name}`" for name in lines) or "no lines"}. Name a later revision, or compare two lines with '
+            f'It has {quoted(lines) or "no lines"}. Name a later revision, or compare two lines with '
             f'`--against LINE` (`ARGS="--against LINE"`).',
         )
     target = folder / line.name

@@ -74,7 +74,7 @@ def _try(line: Line, wheel: Path, release: str, report: Report) -> list[Attempt]
                 continue
             attempts.append(made := attempt(git, patch))
             if made.outcome is Outcome.CONFLICTS:
-                _take(git, commit)
+                _commit_theirs(git, commit)
     return attempts
 
 
@@ -87,7 +87,7 @@ def _replace_package(git: Git, wheel: Path, release: str) -> None:
         path.write_bytes(content)
     # What upstream's settings ignore is in the release all the same.
     git.run('add', '--all', '--force', UPSTREAM_FOLDER)
-    git.run('commit', '--quiet', '--no-verify', '--allow-empty', '--message', release)
+    git.run('commit', '--quiet', '--allow-empty', '--message', release)
 
 
 def _is_contained(git: Git, patch: Path) -> bool:
@@ -98,7 +98,7 @@ def _is_contained(git: Git, patch: Path) -> bool:
     return back.returncode == 0
 
 
-def _take(git: Git, commit: str) -> None:
+def _commit_theirs(git: Git, commit: str) -> None:
     """Commit the change of a commit, and where it conflicts, what that commit has there."""
     options = ('-c', 'merge.renames=true', 'cherry-pick', '--strategy-option=theirs', '--keep-redundant-commits')
     if git.attempt(*options, commit).returncode == 0:
@@ -109,4 +109,4 @@ def _take(git: Git, commit: str) -> None:
             git.run('add', '--force', '--', path)
         else:
             git.run('rm', '--quiet', '--force', '--', path)
-    git.run('commit', '--quiet', '--no-verify', '--allow-empty', '--reuse-message', commit)
+    git.run('commit', '--quiet', '--allow-empty', '--reuse-message', commit)

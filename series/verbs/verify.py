@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from pydantic_ai_slim.fork.names import PACKAGE, UPSTREAM_FOLDER
 from series import coverage, linkcheck, tree, upstream_tests
 from series.base import base_repository, clone
 from series.environments import keep_environment, line_python, overrides
-from series.errors import ApplyError, Fault, VerifyError
+from series.errors import ApplyError, Fault, VerifyError, quoted
 from series.folders import lock, scratch
 from series.git import Git
 from series.line import Line
@@ -97,7 +97,6 @@ def verify(
         python = environment(line)
         report('Checking the base out')
         git = clone(base, folder / 'tree', 'HEAD')
-        git.run('update-ref', tree.BASE, 'HEAD')
         found, checks = _plan(git, line, report, together=together, only=only)
         if together and not only:
             for check in checks:
@@ -244,15 +243,11 @@ def _path_faults(git: Git, paths: Sequence[str], *, tested: bool) -> Iterator[Fa
     """Say what a patch touches that it must not, and, if it has to be `tested`, that it isn't."""
     for path in paths:
         if not path.startswith(_PATHS):
-            yield Fault(f'It touches `{path}`, which is in none of {_listed(_PATHS)}.')
+            yield Fault(f'It touches `{path}`, which is in none of {quoted(_PATHS)}.')
         elif not git.attempt('check-ignore', '--quiet', '--no-index', path).returncode:
             yield Fault(f"It touches `{path}`, which upstream's `.gitignore` keeps out.")
     if tested and any(path.startswith(_PACKAGE) for path in paths) and not any(_is_test(path) for path in paths):
         yield Fault(f'It changes `{_PACKAGE}` and carries no test of that.')
-
-
-def _listed(paths: Iterable[str]) -> str:
-    return ', '.join(f'`{path}`' for path in paths)
 
 
 def _is_test(path: str) -> bool:
@@ -325,8 +320,6 @@ class _Run:
     folder: Path
     """For what the tests need and leave outside of the checkout. Those of another one would remove it."""
     programs: Programs
-    measuring: Sequence[str] = ()
-    """What Python runs pytest with, to measure what that runs."""
 
     def run(self, check: _Check) -> None:
         """Ask ruff, run the tests, as far as they are there, and import the package where that says more."""
@@ -358,16 +351,11 @@ class _Run:
             return self._test(check) or self._references(check)
         with tempfile.TemporaryDirectory(dir=self.folder, prefix='coverage-') as name:
             settings = coverage.write_settings(self.git.folder, Path(name), code)
-            self.measuring = ['-m', 'coverage', 'run', f'--rcfile={settings}']
-            try:
-                found = self._test(check)
-            finally:
-                self.measuring = []
-            if found:
+            measuring = '-m', 'coverage', 'run', f'--rcfile={settings}'
+            if found := self._test(check, *measuring):
                 return found
             if missing := self._missing(settings, wanted):
-                imports = str(coverage.write_imports(Path(name), code))
-                self._python('-m', 'coverage', 'run', f'--rcfile={settings}', imports)
+                self._python(*measuring, str(coverage.write_imports(Path(name), code)))
                 missing = self._missing(settings, wanted)
         problem = 'The tests that it carries do not run all lines that it adds.'
         return [*([Fault(problem, '\n'.join(missing))] if missing else []), *self._references(check)]
@@ -410,20 +398,10 @@ class _Run:
         """Say what in the API isn't compatible with the base any more, in the words of griffe, as upstream's CI asks it."""
         base = self.git.run('rev-list', '--max-parents=0', check.commit)
         command = ['-m', 'griffecli', 'check', PACKAGE, '--search', UPSTREAM_FOLDER, '--against', base]
-        done = subprocess.run(
-            [sys.executable, *command, '--format', 'oneline', '--no-color'],
-            cwd=self.git.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        return (
-            [Fault('With all patches, the API is not compatible with that of the base.', done.stdout)]
-            if done.returncode
-            else []
-        )
+        command += ['--format', 'oneline', '--no-color']
+        done = self.programs.run([sys.executable, *command], SECONDS, cwd=self.git.folder)
+        fault = Fault('With all patches, the API is not compatible with that of the base.', done.stdout)
+        return [fault] if done.returncode else []
 
     def _check_out(self, commit: str) -> None:
         """Check a commit out, with the compiled files of what it has in common with the one before."""
@@ -449,7 +427,7 @@ class _Run:
             return [Fault(f'`import {PACKAGE}` finds another package than the patched one{check.where}.', done.stdout)]
         return []
 
-    def _test(self, check: _Check) -> list[Fault]:
+    def _test(self, check: _Check, *measuring: str) -> list[Fault]:
         tests = sorted(path for path in check.paths if _is_test(path) and (self.git.folder / path).exists())
         if not tests:
             return []
@@ -458,10 +436,10 @@ class _Run:
         # Long before a test that hangs is ended, it shows where it does.
         hangs = ('-o', f'faulthandler_timeout={SECONDS / 2:g}')
         options = ('-q', '--tb=short', f'--maxfail={most}', '-p', 'no:cacheprovider', *hangs)
-        done = self._python(*self.measuring, '-m', 'pytest', *options, *tests)
+        done = self._python(*measuring, '-m', 'pytest', *options, *tests)
         summary = done.stdout.strip().rpartition('\n')[2]
         check.tests += int(passed[1]) if (passed := re.search(r'(\d+) passed', summary)) else 0
-        fault = Fault(f'The tests in {_listed(tests)} fail after it{check.where}.', done.stdout)
+        fault = Fault(f'The tests in {quoted(tests)} fail after it{check.where}.', done.stdout)
         return [fault] if done.returncode else []
 
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:

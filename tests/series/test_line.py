@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from series.errors import SeriesError
-from series.line import Line, find_line, find_lines
+from series.line import Line, digest_patches, find_line, find_lines
 
 
 def copy_line(line: Line, name: str) -> None:
@@ -48,7 +48,7 @@ def test_patches_digest_tells_bytes_and_order_apart(line: Line) -> None:
         for name, text in texts.items():
             (line.folder / 'fixes' / f'{name}.patch').write_text(text)
         (line.folder / 'series').write_text('# A comment\n\n' + ''.join(f'fixes/{name}.patch\n' for name in texts))
-        return line.patches_digest()
+        return digest_patches(line.patches)
 
     one = write(a='one', b='two')
     assert write(c='one', b='two') == one

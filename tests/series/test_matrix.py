@@ -485,7 +485,7 @@ def test_behind_other_code():
     found = run(renamed, Tests(upstream(text)))
     assert found.differences == 0
     assert len(compared(found).failing) == 3
-    assert [test.test for test in compared(found).tests if test.otherwise] == ['tests.test_it::test_name']
+    assert [test.test for test in compared(found).tests if test.changed_words] == ['tests.test_it::test_name']
     said = compared(found).listed('')
     assert len(said) == 1
     assert said[0].startswith('- tests.test_it::test_name: failed on both, but says something else:\n      --- base\n')

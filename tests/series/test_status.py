@@ -9,7 +9,7 @@ import pytest
 
 from series.cli import main
 from series.errors import DownloadError, NoReleaseError
-from series.line import Line, find_line
+from series.line import Line, digest_patches, find_line
 from series.merge import Outcome
 from series.verbs.apply import apply
 from series.verbs.extract import extract
@@ -73,9 +73,9 @@ def test_status_takes_a_fork_on_the_index_for_its_base(series: Line, index: Inde
 @pytest.mark.slow
 def test_status_leaves_the_line_and_the_tree_alone(series: Line, index: Index, user: User) -> None:
     (series.tree / TOOLS).write_text('work\n')
-    before = user.git('status', '--porcelain'), user.git('log'), series.patches_digest()
+    before = user.git('status', '--porcelain'), user.git('log'), digest_patches(series.patches)
     status([series], quiet)
-    assert (user.git('status', '--porcelain'), user.git('log'), series.patches_digest()) == before
+    assert (user.git('status', '--porcelain'), user.git('log'), digest_patches(series.patches)) == before
     assert sorted(path.name for path in (series.root / 'build').iterdir()) == ['1.0.0', 'cache']
 
 

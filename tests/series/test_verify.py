@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from series.errors import SeriesError, VerifyError
-from series.line import Line, find_line
+from series.line import Line, digest_patches, find_line
 from series.linkcheck import RESOLVE
 from series.progress import Report
 from series.verbs.apply import apply
@@ -114,9 +114,9 @@ def test_verify_leaves_the_tree_and_the_patches_alone(line: Line, user: User) ->
     apply(line, quiet)
     (line.tree / 'tests' / 'test_tools.py').write_text('work\n')
     (line.tree / 'tests' / 'test_new.py').write_text('work\n')
-    before = user.git('status', '--porcelain'), user.git('log'), line.patches_digest()
+    before = user.git('status', '--porcelain'), user.git('log'), digest_patches(line.patches)
     check(line)
-    assert (user.git('status', '--porcelain'), user.git('log'), line.patches_digest()) == before
+    assert (user.git('status', '--porcelain'), user.git('log'), digest_patches(line.patches)) == before
     assert sorted(path.name for path in line.tree.parent.iterdir()) == [line.name, 'cache']
 
 
