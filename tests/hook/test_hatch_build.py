@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -200,7 +201,7 @@ def add_text(path: Path) -> None:
         file.write('# more\n')
 
 
-OTHERWISE = {
+OTHERWISE: dict[str, Callable[[Path], object]] = {
     'changed': lambda base: add_text(base / 'pydantic_ai' / '_utils.py'),
     'added': lambda base: (base / 'pydantic_ai' / 'added.py').touch(),
     'removed': lambda base: (base / 'pydantic_ai' / 'py.typed').unlink(),

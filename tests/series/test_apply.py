@@ -16,7 +16,7 @@ from series.git import Git, safe_directories
 from series.line import Line
 from series.verbs.apply import apply
 from series.verbs.extract import extract
-from tests.series.upstream import ARCHIVE, PACKAGE, User, commit_patches, drop_patch, quiet, write_series
+from tests.series.upstream import ARCHIVE, PACKAGE, User, commit_patches, drop_patch, quiet, refusal, write_series
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 ADDED = PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')
@@ -168,9 +168,7 @@ def test_apply_over_changes_refuses(line: Line, user: User, change: dict[str, st
     apply(line, quiet)
     for name, text in change.items():
         (line.tree / name).write_text(text)
-    with pytest.raises(SeriesError) as error:
-        apply(line, quiet)
-    assert str(error.value) == (
+    assert refusal(apply, line, quiet) == (
         'The tree `build/1.0.0` has changes that are not committed.\n'
         'Commit them with `git -C build/1.0.0 commit`, or put them away with `git -C build/1.0.0 restore` or '
         '`git -C build/1.0.0 clean`, then run the same command again.\n'
@@ -184,9 +182,7 @@ def test_apply_over_commits_that_are_no_patches_refuses(line: Line, user: User) 
     apply(line, quiet)
     user.commit('Add one', {'tests/one.txt': '1\n'})
     abbreviated = user.git('log', '-1', '--format=%h')
-    with pytest.raises(SeriesError) as error:
-        apply(line, quiet)
-    assert str(error.value) == (
+    assert refusal(apply, line, quiet) == (
         'The tree `build/1.0.0` has commits that neither `patches/1.0.0` nor another branch holds.\n'
         'Write those of the branch `series` there with `make extract LINE=1.0.0`, or keep them with `git -C build/1.0.0 branch '
         'NAME COMMIT`; to throw them away, use `git -C build/1.0.0 checkout -B series refs/series/applied`. Then run '
@@ -242,9 +238,7 @@ def test_apply_after_a_move_that_was_killed_keeps_what_the_user_has_changed_sinc
     (line.tree / 'tests' / 'two.txt').unlink()
     (line.tree / 'tests' / 'one.txt').write_text('')
     (line.tree / 'pyproject.toml').write_text('mine\n')
-    with pytest.raises(SeriesError) as error:
-        apply(line, quiet)
-    assert str(error.value) == (
+    assert refusal(apply, line, quiet) == (
         'The tree `build/1.0.0` was moving to other commits when `make apply` was interrupted, and these files have been '
         'changed since.\n'
         'Put what you need of them away, restore them with `git -C build/1.0.0 restore FILE` or delete them, then run the same '
@@ -275,9 +269,7 @@ def test_apply_over_another_folder_refuses(line: Line, user: User, around: bool)
     (line.tree / 'thesis.txt').write_text('mine\n')
     if around:
         User(line.root).git('init', '--quiet')
-    with pytest.raises(SeriesError) as error:
-        apply(line, quiet)
-    assert str(error.value) == (
+    assert refusal(apply, line, quiet) == (
         'The folder `build/1.0.0` is not a tree that `make apply` made.\n'
         'Move it away if you need it, delete it if not, then run `make apply LINE=1.0.0`.'
     )
@@ -464,9 +456,7 @@ def test_apply_of_another_archive_than_the_pinned_one_stops(uncached: Line) -> N
 
 def test_apply_without_git_says_to_install_it(line: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv('PATH', str(tmp_path))
-    with pytest.raises(SeriesError) as error:
-        apply(line, quiet)
-    assert str(error.value) == (
+    assert refusal(apply, line, quiet) == (
         "`git` isn't on the path, and the series can't be handled without it.\n"
         'Install git 2.32 or newer, then run the same command again.'
     )

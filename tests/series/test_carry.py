@@ -23,6 +23,7 @@ from tests.series.upstream import (
     PACKAGE,
     User,
     quiet,
+    refusal,
     set_author,
     write_later_line,
     write_line,
@@ -167,9 +168,7 @@ def test_carry_leaves_out_a_fixup_without_changes(line: Line, to: Line, user: Us
 
 def test_carry_without_fixups_is_refused(line: Line, to: Line) -> None:
     before = state(to)
-    with pytest.raises(SeriesError) as error:
-        carry(line, to, quiet)
-    assert str(error.value) == (
+    assert refusal(carry, line, to, quiet) == (
         'There is nothing to carry: the tree `build/1.0.0` has no fixups.\n'
         'Commit the change with `git -C build/1.0.0 commit --fixup COMMIT`, where COMMIT is that of the patch, and run '
         '`make carry LINE=1.0.0` before you fold it in with `git rebase --autosquash`.'
@@ -308,9 +307,7 @@ def test_carry_to_the_same_or_an_unknown_line_is_refused(line: Line, to: Line) -
     with pytest.raises(SeriesError, match=r'^The change is in the tree of 1\.0\.0 already\.'):
         carry(line, line, quiet)
     assert other_line(line.root, line, None) == to
-    with pytest.raises(SeriesError) as error:
-        other_line(line.root, line, '7.0.0')
-    assert str(error.value) == (
+    assert refusal(other_line, line.root, line, '7.0.0') == (
         '`7.0.0` is no line besides 1.0.0.\nName the one to carry to with `--to LINE` (`ARGS="--to LINE"`); there is `1.1.0`.'
     )
 

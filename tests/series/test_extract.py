@@ -24,7 +24,7 @@ from series.git import Git
 from series.line import Line, pin_patched
 from series.verbs.apply import apply
 from series.verbs.extract import extract, patched_digest
-from tests.series.upstream import PACKAGE, User, commit_patches, quiet, write_series
+from tests.series.upstream import PACKAGE, User, commit_patches, quiet, refusal, write_series
 
 SCENARIOS = sorted(Path(__file__).with_name('scenarios').iterdir())
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
@@ -235,9 +235,7 @@ def test_extract_of_a_symlink_in_the_package_refuses(series: Line, user: User) -
     before = read(series.folder)
     (series.tree / 'pydantic_ai_slim/pydantic_ai/passwords').symlink_to('/etc/passwd')
     user.commit('Add passwords', {})
-    with pytest.raises(SeriesError) as error:
-        extract(series, quiet)
-    assert str(error.value) == (
+    assert refusal(extract, series, quiet) == (
         'The commit `HEAD` has what is no regular file in `pydantic_ai_slim/pydantic_ai`: `passwords`. Only regular files go '
         'into the fork.\n'
         'Have the commit that adds it write a file in its place, then run the same command again.'
@@ -299,17 +297,13 @@ def test_extract_after_an_apply_during_which_patches_changed_refuses(series: Lin
 
 
 def test_extract_without_a_tree_refuses(line: Line) -> None:
-    with pytest.raises(SeriesError) as error:
-        extract(line, quiet)
-    assert str(error.value) == 'There is no tree `build/1.0.0`.\nRun `make apply LINE=1.0.0` to make it.'
+    assert refusal(extract, line, quiet) == 'There is no tree `build/1.0.0`.\nRun `make apply LINE=1.0.0` to make it.'
 
 
 def test_extract_of_a_tree_without_commits_refuses(series: Line, user: User) -> None:
     before = read(series.folder)
     user.git('reset', '--quiet', '--hard', tree.BASE)
-    with pytest.raises(SeriesError) as error:
-        extract(series, quiet)
-    assert str(error.value) == (
+    assert refusal(extract, series, quiet) == (
         'The tree `build/1.0.0` has no commits after the base, so there is nothing to extract; every patch of '
         '`patches/1.0.0` would be deleted.\n'
         'Commit your changes in `build/1.0.0`, or make it again with `make apply LINE=1.0.0`.'
@@ -323,9 +317,7 @@ def test_extract_of_a_tree_without_commits_refuses(series: Line, user: User) -> 
 def test_extract_of_something_else_than_the_series_refuses(series: Line, user: User, where: list[str]) -> None:
     before = read(series.folder)
     user.git('checkout', '--quiet', *where)
-    with pytest.raises(SeriesError) as error:
-        extract(series, quiet)
-    assert str(error.value) == (
+    assert refusal(extract, series, quiet) == (
         'The tree `build/1.0.0` is not on its branch `series`, which is what `make extract LINE=1.0.0` writes.\n'
         'Go back to it with `git -C build/1.0.0 checkout series`; or make what is checked out the series with '
         '`git -C build/1.0.0 checkout -B series`. Then run `make extract LINE=1.0.0` again.'
@@ -340,9 +332,7 @@ def test_extract_on_another_first_commit_refuses(series: Line, user: User) -> No
     user.git('checkout', '--quiet', '--orphan', 'other')
     user.git('commit', '--quiet', '--message', 'Not the base')
     user.git('checkout', '--quiet', '-B', 'series')
-    with pytest.raises(SeriesError) as error:
-        extract(series, quiet)
-    assert str(error.value) == (
+    assert refusal(extract, series, quiet) == (
         'The first commit of the tree `build/1.0.0` is not the base that `make apply` made there, so its patches would '
         'not apply to the base.\n'
         'Put your commits onto the base with `git -C build/1.0.0 rebase --onto refs/series/base FIRST`, where FIRST is '
@@ -353,9 +343,7 @@ def test_extract_on_another_first_commit_refuses(series: Line, user: User) -> No
 
 def test_extract_on_the_base_of_another_line_toml_refuses(series: Line) -> None:
     later = replace(series, settings=replace(series.settings, version='1.1.0'))
-    with pytest.raises(SeriesError) as error:
-        extract(later, quiet)
-    assert str(error.value) == (
+    assert refusal(extract, later, quiet) == (
         'The base of the tree `build/1.0.0` is not the one that `patches/1.0.0/line.toml` names now.\n'
         'Run `mv build/1.0.0 build/1.0.0.mine`, `make apply LINE=1.0.0` and `git -C build/1.0.0 fetch ../1.0.0.mine`. Then take over '
         'what you need with `git -C build/1.0.0 cherry-pick`, or everything with `git -C build/1.0.0 reset --hard '
@@ -459,9 +447,7 @@ def test_extract_of_what_a_stopped_apply_left_refuses(series: Line, user: User) 
         apply(series, quiet)
     user.git('am', '--quit')
     assert user.subjects() == ['Add one']
-    with pytest.raises(SeriesError) as error:
-        extract(series, quiet)
-    assert str(error.value) == (
+    assert refusal(extract, series, quiet) == (
         '`make apply` stopped at `patches/1.0.0/fixes/add-two.patch`, and the tree `build/1.0.0` has only 1 commits for '
         'the 3 patches of `patches/1.0.0`, so the rest of the series would be deleted.\n'
         'Delete the tree and run `make apply LINE=1.0.0` to get back to where it stopped. To drop a patch on purpose, delete its '

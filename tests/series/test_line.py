@@ -5,10 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
-
-from series.errors import SeriesError
 from series.line import Line, digest_patches, find_line, find_lines
+from tests.series.upstream import refusal
 
 
 def copy_line(line: Line, name: str) -> None:
@@ -33,9 +31,7 @@ def test_find_lines_finds_all_the_newest_last(line: Line) -> None:
 
 
 def test_find_line_outside_of_a_checkout_says_so(tmp_path: Path) -> None:
-    with pytest.raises(SeriesError) as error:
-        find_line(tmp_path)
-    assert str(error.value) == (
+    assert refusal(find_line, tmp_path) == (
         f'There is no line in `{tmp_path}`: no folder of its `patches/` holds a `line.toml`.\n'
         "Go to the repository's root and run the same command again."
     )

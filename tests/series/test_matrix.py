@@ -31,7 +31,7 @@ from series.verbs.matrix import (
     summary,
     write_report,
 )
-from tests.series.upstream import PACKAGE, User, quiet, write_series
+from tests.series.upstream import PACKAGE, User, quiet, refusal, write_series
 
 pytestmark = pytest.mark.slow
 
@@ -324,9 +324,7 @@ def test_matrix_runs_only_what_is_chosen(line: Line, upstream: Upstream) -> None
     assert set(outcomes(run(line, Tests(clone, ('tests/test_i*.py', 'tests/gone.py'), 'test_a')))) == {
         'tests.test_it::test_a'
     }
-    with pytest.raises(SeriesError) as error:
-        run(line, Tests(clone, ('tests/gone.py',)))
-    assert str(error.value) == (
+    assert refusal(run, line, Tests(clone, ('tests/gone.py',))) == (
         "Upstream's tests have none that were asked for (Python 3.12, all, highest).\nName others with `--only` and `-k`, in `ARGS` of make."
     )
 
@@ -355,9 +353,7 @@ def test_matrix_leaves_a_clone_of_upstream_as_it_is(line: Line, upstream: Upstre
 
 def test_matrix_on_what_is_no_clone_of_upstream_is_refused(line: Line, tmp_path: Path) -> None:
     (folder := tmp_path / 'other').mkdir()
-    with pytest.raises(SeriesError) as error:
-        run(line, Tests(folder))
-    assert str(error.value) == (
+    assert refusal(run, line, Tests(folder)) == (
         f'`{folder}` is not a clone of upstream: it has no folder `tests`, or is no git repository.\n'
         'Name the root of a clone with `--tests DIR` (`CLONE=DIR`).'
     )
@@ -392,9 +388,7 @@ def test_matrix_without_an_interpreter_skips_the_cell(line: Line, upstream: Upst
     found = matrix(line, cells, tests, quiet, prepare_one)
     assert [result.skipped for result in found.cells] == ['', 'this machine has no Python 3.99']
     assert 'skipped, since this machine has no Python 3.99' in summary(found)
-    with pytest.raises(SeriesError) as error:
-        matrix(line, cells[1:], tests, quiet, prepare_one)
-    assert str(error.value) == (
+    assert refusal(matrix, line, cells[1:], tests, quiet, prepare_one) == (
         'No cell was run: this machine has no Python 3.99.\n'
         'Install one of Python 3.12, or name one that is here with `--python VERSION` (`PYTHON=VERSION`).'
     )
@@ -408,9 +402,7 @@ def test_matrix_without_a_lock_says_how_to_write_it(
 
     monkeypatch.setattr('series.verbs.matrix.base_wheel', wheel)
     monkeypatch.setattr('series.verbs.matrix.build', wheel)
-    with pytest.raises(SeriesError) as error:
-        matrix(line, [CELL], Tests(upstream()), quiet)
-    assert str(error.value) == (
+    assert refusal(matrix, line, [CELL], Tests(upstream()), quiet) == (
         'There is no lock for all, highest: `patches/1.0.0/locks/all-highest.txt` does not exist.\n'
         'Write it with `make locks LINE=1.0.0`.'
     )

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from series.cli import main
-from series.errors import ApplyError, SeriesError
+from series.errors import ApplyError
 from series.git import Git
 from series.line import Line, find_line
 from series.verbs.apply import apply
 from series.verbs.extract import extract
 from series.verbs.review import compare, review
-from tests.series.upstream import PACKAGE, User, drop_patch, quiet, write_later_line, write_series
+from tests.series.upstream import PACKAGE, User, drop_patch, quiet, refusal, write_later_line, write_series
 
 TOOLS = 'pydantic_ai_slim/pydantic_ai/tools.py'
 SWAPPED = PACKAGE['pydantic_ai/tools.py'].replace('a + b', 'b + a')
@@ -105,9 +105,7 @@ def test_review_on_another_base_compares_all_the_same(
 
 
 def test_review_of_an_unknown_revision_refuses(series: Line) -> None:
-    with pytest.raises(SeriesError) as error:
-        review(series, 'nowhere', quiet)
-    assert str(error.value) == (
+    assert refusal(review, series, 'nowhere', quiet) == (
         'There is no revision `nowhere` in this repository.\n'
         'Name a commit, a branch or a tag, such as `HEAD~3`; `git log -- patches` lists those that changed a series.'
     )
@@ -116,9 +114,7 @@ def test_review_of_an_unknown_revision_refuses(series: Line) -> None:
 def test_review_of_a_revision_without_the_line_refuses(series: Line) -> None:
     shutil.copytree(series.folder, other := series.folder.with_name('1.1.0'))
     (other / 'line.toml').write_text((other / 'line.toml').read_text().replace('"1.0.0"', '"1.1.0"'))
-    with pytest.raises(SeriesError) as error:
-        review(find_line(series.root, '1.1.0'), 'HEAD', quiet)
-    assert str(error.value) == (
+    assert refusal(review, find_line(series.root, '1.1.0'), 'HEAD', quiet) == (
         'There is no line `1.1.0` in `HEAD`.\n'
         'It has `1.0.0`. Name a later revision, or compare two lines with `--against LINE` (`ARGS="--against LINE"`).'
     )
@@ -128,9 +124,7 @@ def test_review_of_a_revision_in_which_patches_stood_in_no_list_refuses(series: 
     Git(series.root).run('rm', '--quiet', 'patches/1.0.0/series')
     Git(series.root).run('commit', '--quiet', '--message', 'patches: As they were once')
     Git(series.root).run('checkout', '--quiet', 'two', '--', 'patches')
-    with pytest.raises(SeriesError) as error:
-        review(series, 'HEAD', quiet)
-    assert str(error.value) == (
+    assert refusal(review, series, 'HEAD', quiet) == (
         '`patches/1.0.0` has another layout in `HEAD`: its patches stand in no list `series` there.\n'
         'Name a later revision; `git log --diff-filter=A -- patches/1.0.0/series` says which one has brought the list.'
     )

@@ -8,12 +8,12 @@ import json
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import pytest
 from packaging.requirements import Requirement
@@ -21,11 +21,13 @@ from packaging.version import Version
 
 from pydantic_ai_slim.fork.base import content_digest
 from pydantic_ai_slim.fork.digests import digest_files
+from series.errors import SeriesError
 from series.index import Release
 from series.line import Line, find_line, line_names
 from series.verbs.apply import apply
 from series.verbs.extract import extract
 
+P = ParamSpec('P')
 ROOT = Path(__file__).parents[2]
 BASE = '1.0.0'
 BUILD = ROOT / 'pydantic_ai_slim' / line_names(ROOT)[-1]
@@ -296,3 +298,10 @@ def commit_patches(line: Line) -> None:
 
 def quiet(step: str, done: int = 0, of: int | None = None) -> None:
     """Report nothing."""
+
+
+def refusal(verb: Callable[P, object], *arguments: P.args, **options: P.kwargs) -> str:
+    """Return what a verb says when it refuses."""
+    with pytest.raises(SeriesError) as error:
+        verb(*arguments, **options)
+    return str(error.value)
