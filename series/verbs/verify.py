@@ -217,9 +217,9 @@ def _run_all(checks: list[_Check], git: Git, python: Path, folder: Path, report:
         return check
 
     with ThreadPoolExecutor(workers) as pool:
-        # What takes longest comes first, so that no processor waits for it in the end.
-        waiting = [pool.submit(run, check) for check in sorted(checks, key=lambda check: -len(check.paths))]
         try:
+            # What takes longest comes first, so that no processor waits for it in the end.
+            waiting = [pool.submit(run, check) for check in sorted(checks, key=lambda check: -len(check.paths))]
             report('Verifying the patches', 0, len(checks))
             for done, finished in enumerate(as_completed(waiting), 1):
                 report(f'Verified {finished.result().name}', done, len(checks))

@@ -184,7 +184,7 @@ def test_limits_the_private_package_is_six_modules_that_import_in_one_direction(
 
 @pytest.mark.parametrize(
     ('files', 'most'),
-    [('series/*.py', 6_500), ('tests/series/*.py', 6_500), ('tests/hook/*.py', 1_070), ('downstream', 20_000)],
+    [('series/*.py', 6_500), ('tests/series/*.py', 5_900), ('tests/hook/*.py', 1_070), ('downstream', 20_000)],
 )
 def test_limits_the_tool_its_tests_and_the_projects_stay_small(files: str, most: int) -> None:
     root = Path(__file__).parents[2]

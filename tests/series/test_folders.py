@@ -14,25 +14,14 @@ from series import folders
 from series.errors import SeriesError
 from series.folders import lock, replace_dir, scratch
 from series.line import Line
-from tests.series.upstream import ROOT, User
+from tests.series.upstream import ROOT, User, start
 
 VERBS = [('apply',), ('apply',), ('extract',), ('apply',)]
 
 
-def start(line: Line, *verb: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, '-m', 'series', *verb],
-        cwd=line.root,
-        env=os.environ | {'PYTHONPATH': str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 @pytest.mark.slow
 def test_four_verbs_at_once_on_a_cold_cache_work_or_say_who_is_at_work(uncached: Line, user: User) -> None:
-    running = [start(uncached, *verb) for verb in VERBS]
+    running = [start(uncached, '-m', 'series', *verb) for verb in VERBS]
     ended = [(*process.communicate(timeout=600), process.returncode) for process in running]
     assert any(code == 0 for *_, code in ended)
     for out, errors, code in ended:
@@ -47,7 +36,7 @@ def test_four_verbs_at_once_on_a_cold_cache_work_or_say_who_is_at_work(uncached:
             )
         else:
             assert 'holds the base and 0 patches' in out
-    last = start(uncached, 'apply')
+    last = start(uncached, '-m', 'series', 'apply')
     last.communicate()
     assert last.returncode == 0
     assert sorted(path.name for path in uncached.tree.parent.iterdir()) == ['1.0.0', 'cache']
@@ -55,7 +44,7 @@ def test_four_verbs_at_once_on_a_cold_cache_work_or_say_who_is_at_work(uncached:
 
 def test_verb_beside_another_on_the_same_line_says_which_one(line: Line) -> None:
     with lock(line.root, line.name, 'make extract LINE=1.0.0'):
-        out, errors = start(line, 'apply').communicate()
+        out, errors = start(line, '-m', 'series', 'apply').communicate()
     assert out == ''
     assert errors == (
         f'error: `make extract LINE=1.0.0` (process {os.getpid()}) is at work on `1.0.0`.\n'

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +13,7 @@ import pytest
 from series.cli import main
 from series.line import Line
 from series.verbs.verify import Verified
-from tests.series.upstream import ROOT, User
+from tests.series.upstream import ROOT, User, start
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -138,28 +135,22 @@ runpy.run_module('series', run_name='__main__')
 @pytest.mark.parametrize('at', ['packaging.version', 'subprocess.Popen'])
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_python_m_series_that_is_interrupted_says_so_even_while_it_imports(number: int, at: str, line: Line) -> None:
-    done = start(line, '-c', INTERRUPTED, at, str(int(number)), 'apply')
+    done = ended(line, '-c', INTERRUPTED, at, str(int(number)), 'apply')
     assert done == (128 + number, '', 'error: Interrupted. Run the same command again.\n')
     assert not line.tree.exists()
 
 
 def test_python_m_series_with_nohup_goes_on_when_the_terminal_is_closed(line: Line) -> None:
     ignoring = 'import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)'
-    code, out, errors = start(line, '-c', ignoring + INTERRUPTED, 'subprocess.Popen', str(int(signal.SIGHUP)), 'apply')
+    code, out, errors = ended(line, '-c', ignoring + INTERRUPTED, 'subprocess.Popen', str(int(signal.SIGHUP)), 'apply')
     assert (code, out[:20], errors) == (0, '`build/1.0.0` holds ', '')
 
 
-def start(line: Line, *command: str) -> tuple[int, str, str]:
-    """Run Python in the root of the line's checkout, with the tool on its path."""
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=line.root,
-        env=os.environ | {'PYTHONPATH': str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
+def ended(line: Line, *command: str) -> tuple[int, str, str]:
+    """Run Python with the tool on its path, and return exit code, output and errors."""
+    process = start(line, *command)
+    out, errors = process.communicate()
+    return process.returncode, out, errors
 
 
 def test_python_m_series_runs_in_a_process_of_its_own(line: Line) -> None:
@@ -167,4 +158,4 @@ def test_python_m_series_runs_in_a_process_of_its_own(line: Line) -> None:
         'error: There is no line `9.9.9`: `patches/9.9.9/line.toml` does not exist.\n'
         'Name one of `1.0.0`, or none for the newest.\n'
     )
-    assert start(line, '-m', 'series', 'extract', '9.9.9') == (1, '', said)
+    assert ended(line, '-m', 'series', 'extract', '9.9.9') == (1, '', said)

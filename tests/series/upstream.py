@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import subprocess
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
@@ -305,3 +307,15 @@ def refusal(verb: Callable[P, object], *arguments: P.args, **options: P.kwargs) 
     with pytest.raises(SeriesError) as error:
         verb(*arguments, **options)
     return str(error.value)
+
+
+def start(line: Line, *command: str) -> subprocess.Popen[str]:
+    """Start Python in the root of a line's checkout, with the tool on its path."""
+    return subprocess.Popen(
+        [sys.executable, *command],
+        cwd=line.root,
+        env=os.environ | {'PYTHONPATH': str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
