@@ -71,8 +71,9 @@ def find_patch(line: Line, name: str) -> Path:
     found = [patch for patch in here if patch.stem == part] or [patch for patch in here if part and part in patch.stem]
     if len(found) == 1:
         return found[0]
-    close = get_close_matches(part, [patch.stem for patch in patches], n=3, cutoff=0.4)
-    near = found or [patch for patch in patches if patch.stem in close or (part and part in patch.stem)]
+    stems = [patch.stem for patch in patches]
+    like = [stem for stem in stems if part and part in stem] + get_close_matches(part, stems, n=3, cutoff=0.4)
+    near = found or [patch for stem in dict.fromkeys(like) for patch in patches if patch.stem == stem]
     raise SeriesError(
         f'Several patches have `{name}` in their names, in `{line.show(line.folder)}`.'
         if found
