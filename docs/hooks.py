@@ -143,6 +143,9 @@ FIRST = [
 MESSAGE = re.compile(r'^\| (?!---|The message)(.+?) \| (.+) \|$', re.MULTILINE)
 """A row of the page of errors and warnings."""
 
+_messages: list[tuple[str, str]] = []
+"""The rows that the page had when it was read."""
+
 BOOST = 3
 """How much more a message counts in the search than a heading that has the same words."""
 
@@ -221,6 +224,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Name what proves the contract, and the rows of messages."""
     say_where(page)
     if page.file.src_uri == 'errors.md':
+        _messages[:] = MESSAGE.findall(markdown)
         numbers = count(1)
         return MESSAGE.sub(lambda row: f'| <span id="message-{next(numbers)}"></span>{row[0][2:]}', markdown)
     # Pygments takes what follows no prompt for output, and shows all of it in grey.
@@ -236,8 +240,8 @@ def on_post_build(config: MkDocsConfig) -> None:
     """Have the search find the row of a message first, as a page of its own whose title is the message."""
     index = Path(config.site_dir, 'search', 'search_index.json')
     found = json.loads(index.read_text('utf-8'))
-    for number, row in enumerate(MESSAGE.finditer((ROOT / 'docs' / 'errors.md').read_text('utf-8')), 1):
-        message, text = (re.sub(r'[`…]| \|', '', part).strip() for part in row.groups())
+    for number, row in enumerate(_messages, 1):
+        message, text = (re.sub(r'[`…]| \|', '', part).strip() for part in row)
         found['docs'].append({'location': f'errors/#message-{number}', 'title': message, 'text': text, 'boost': BOOST})
     index.write_text(json.dumps(found), 'utf-8')
 
