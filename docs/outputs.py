@@ -1,4 +1,4 @@
-"""Write into the pages what programs print, on the base and on the fork: the demonstration, and the examples of the cookbook."""
+"""Write into the pages what the examples of the cookbook print, on the base and on the fork."""
 
 from __future__ import annotations
 
@@ -9,10 +9,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from demo.environments import Side, run_sides
-from demo.render import SIGNS
-from demo.results import Results
-from demo.verdict import compare
 from docs.shown import ROOT, block, fill, write, written_pages
 from examples.__main__ import WITHOUT_SCOPES, make_example_environment
 from pydantic_ai_slim.fork.errors import ForkError
@@ -35,21 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
 def show_output(page: Path, what: str) -> str | None:
     """Return what a page shows of a program's output, or `None` if it shows something else."""
     kind, _, name = what.partition(' ')
-    if kind == 'demo':
-        return demonstrate(name)
     return compare_example(name) if kind == 'output' else None
-
-
-def demonstrate(key: str) -> str:
-    """Return a scenario of the demonstration as a table, which a phone can fold."""
-    base, fork = _demonstration()
-    number = [scenario.key for scenario in base.scenarios].index(key)
-    left, right, verdict = base.scenarios[number], fork.scenarios[number], compare(base, fork)[number]
-    rows = [[left.title, 'base', 'fork'], ['---'] * 3]
-    for run, (mine, other) in enumerate(zip(left.runs, right.runs, strict=True), 1):
-        rows.append([f'run {run}: {mine.did}', *('<br>'.join(each.seen.saw) for each in (mine, other))])
-    rows.append(['verdict', *(f'{SIGNS[each.state]} {each}' for each in (verdict.base, verdict.fork))])
-    return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
 
 
 def compare_example(name: str) -> str:
@@ -100,14 +82,6 @@ def _line() -> Line:
 @cache
 def _example_python(side: str) -> Path:
     return make_example_environment(_line(), side)
-
-
-@cache
-def _demonstration() -> tuple[Results, Results]:
-    sides = [Side(name, _example_python(name)) for name in ('base', 'fork')]
-    with waiting('Running the demonstration'):
-        base, fork = run_sides(sides, None, lambda side, done, total: None)
-    return base, fork
 
 
 if __name__ == '__main__':
