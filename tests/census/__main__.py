@@ -112,8 +112,8 @@ def drive(package: str, subjects: list[Subject], folder: Path, python: Path) -> 
 def table(results: dict[str, Any], verdicts: dict[str, Any]) -> str:
     """Write the results as a table, with what a person says of each finding."""
     lines = [
-        '| package | pydantic-ai | driven | tools | runs | found | held by | checked by hand |',
-        '| --- | --- | --- | --- | --- | --- | --- | --- |',
+        '| driven | found | checked by hand |',
+        '| --- | --- | --- |',
     ]
     counts: dict[str, int] = {}
     for subject in SUBJECTS:
@@ -131,9 +131,11 @@ def table(results: dict[str, Any], verdicts: dict[str, Any]) -> str:
         failed = f', {result["failed"]} failed' if result['failed'] else ''
         never = len(result.get('unproven', ()))
         tools = f'{len(result["called"])}' + (f', {never} never succeeded' if never else '')
+        driven = f'**{result["package"]} {result["version"]}** on {result["pydantic-ai-slim"]}: {result["driven"]}'
+        where = f'in {", ".join(held)}:<br>' if held else 'nothing'
         lines.append(
-            f'| {result["package"]} {result["version"]} | {result["pydantic-ai-slim"]} | {result["driven"]} | {tools} '
-            f'| {result["runs"]}{failed} | {"<br>".join(found) or "nothing"} | {", ".join(held)} | {"<br>".join(checked)} |'
+            f'| {driven}<br>tools: {tools}; runs: {result["runs"]}{failed} '
+            f'| {where}{"<br>".join(found)} | {"<br>".join(checked)} |'
         )
     packages = {result['package'] for result in results.values()}
     leaking = {
