@@ -27,7 +27,7 @@ from series.verbs.matrix import Tests, choose_cells, matrix, summary, write_repo
 from series.verbs.overview import PAGE as OVERVIEW
 from series.verbs.overview import write_overview
 from series.verbs.rebase import Rebased, abort_rebase, finish_rebase, rebase
-from series.verbs.release import release, tag_commands
+from series.verbs.release import release
 from series.verbs.review import compare, review
 from series.verbs.status import Status, status
 from series.verbs.verify import verify
@@ -114,10 +114,7 @@ def _build(options: Namespace, report: Report) -> str:
 
 def _release(options: Namespace, report: Report) -> str:
     folder = release(Path.cwd(), report)
-    said = [f'`dist/{folder.name}` holds the release:', *sorted(path.name for path in folder.iterdir())]
-    if commands := tag_commands(Path.cwd()):
-        said += ['Tag its commit, then commit `RELEASES`:', *commands]
-    return '\n'.join(said)
+    return f'`dist/{folder.name}` holds the release:\n' + '\n'.join(sorted(path.name for path in folder.iterdir()))
 
 
 def _rebase(options: Namespace, report: Report) -> str:

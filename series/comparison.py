@@ -11,16 +11,10 @@ from xml.etree import ElementTree
 
 SIDES = ('base', 'fork')
 
-_MISSING = 'missing'
-"""What stands for the outcome of a test that one of the two doesn't have."""
-
 _GOOD = ('passed', 'skipped', 'xfailed')
 
 _ROUNDS = 3
 """How often a test whose outcome differs runs again on both sides."""
-
-_SHOWN = 12
-"""How many lines of a difference between two failures are shown."""
 
 
 @dataclass(frozen=True)
@@ -110,14 +104,13 @@ class Compared:
         if not (self.base and self.fork and self.base.is_failure and not self.differs):
             return []
         base, fork = (_without_volatile(result.words).splitlines() for result in (self.base, self.fork))
-        return [
-            line for line in unified_diff(base, fork, 'base', 'fork', lineterm='', n=0) if not line.startswith('@@')
-        ]
+        lines = unified_diff(base, fork, 'base', 'fork', lineterm='', n=0)
+        return [line for line in lines if not line.startswith('@@')]
 
     def outcome(self, side: str) -> str:
-        """Return the outcome on one side."""
+        """Return the outcome on one side, `missing` if that doesn't have the test."""
         found = self.base if side == 'base' else self.fork
-        return found.outcome if found else _MISSING
+        return found.outcome if found else 'missing'
 
 
 _VOLATILE = re.compile(
@@ -184,8 +177,7 @@ class Comparison:
         found += [f'- {test.test}{where}: {test.outcome("fork")}, a test that the patches add' for test in self.broken]
         for test in self.failing:
             if changed := test.changed_words:
-                more = [f'… and {len(changed) - _SHOWN} lines more'] if len(changed) > _SHOWN else []
-                shown = '\n'.join(f'      {line}' for line in [*changed[:_SHOWN], *more])
+                shown = '\n'.join(f'      {line}' for line in changed)
                 found.append(f'- {test.test}{where}: {test.outcome("base")} on both, but says something else:\n{shown}')
         return found
 

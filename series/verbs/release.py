@@ -76,13 +76,6 @@ def release(root: Path, report: Report) -> Path:
     return target
 
 
-def tag_commands(root: Path) -> list[str]:
-    """Return the commands that tag the commit that is checked out with the version of each line's fork, where no commit has that tag."""
-    git = Git(root)
-    commit, tags = git.run('rev-parse', 'HEAD'), git.run('tag', '--list').split()
-    return [f'git tag {line.version} {commit}' for line in find_lines(root) if line.version not in tags]
-
-
 def _refuse_changes(git: Git) -> None:
     # What the last release has written down is no part of what is released, nor what one that was killed had begun to write.
     if changes := git.run(

@@ -103,13 +103,6 @@ def test_release_text_has_the_changes_and_how_to_pin_them(releasable: Line) -> N
     assert f'pip install --extra-index-url INDEX "pydantic-ai-slim=={FORK}"' in text
 
 
-def test_release_that_has_no_tag_is_to_be_tagged_with_the_version_of_the_fork(releasable: Line) -> None:
-    head = git(releasable, 'rev-parse', 'HEAD')
-    assert module.tag_commands(releasable.root) == [f'git tag {FORK} {head}']
-    git(releasable, 'tag', FORK)
-    assert module.tag_commands(releasable.root) == []
-
-
 def test_release_bill_of_materials_names_base_and_patches(releasable: Line) -> None:
     folder = release(releasable.root, quiet)
     text = (folder / BILL).read_text()
