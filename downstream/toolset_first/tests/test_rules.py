@@ -480,8 +480,16 @@ async def test_rule_of_each_agent_holds_where_they_share_a_toolset() -> None:
     assert await runtime.run_entry(calling('one'), 'Go') == DENIED
 
 
+def as_it_is(toolset: Any) -> Any:
+    return toolset
+
+
+def asked_about(toolset: Any) -> Any:
+    return toolset.approval_required()
+
+
 @pytest.mark.parametrize('by_hand', [False, True])
-@pytest.mark.parametrize('wrap', [lambda one: one, lambda one: one.approval_required()])
+@pytest.mark.parametrize('wrap', [as_it_is, asked_about])
 async def test_rule_holds_within_whatever_is_put_around_a_toolset_that_is_handed_on(
     wrap: Callable[[Any], Any], by_hand: bool
 ) -> None:
