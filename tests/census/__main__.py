@@ -39,15 +39,15 @@ class CensusError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the census, or with `--table` only its table."""
+    """Make the census, or with `--list` only its list."""
     parser = argparse.ArgumentParser('census', description=(__doc__ or '').partition('\n')[0])
     parser.add_argument('packages', nargs='*', help='only these; the results of the others stay')
     parser.add_argument('--folder', type=Path, default=ROOT / 'build' / 'census', help='where environments are made')
-    parser.add_argument('--table', action='store_true', help='only write the table, of the results that are there')
+    parser.add_argument('--list', action='store_true', help='only write the list, of the results that are there')
     given = parser.parse_args(arguments)
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     failed: list[str] = []
-    if not given.table:
+    if not given.list:
         if not (python := find_python(PYTHON)):
             parser.error(f'the environments need Python {PYTHON}, and this machine has none')
         for package, subjects in groupby(SUBJECTS, key=lambda subject: subject.package):
@@ -58,11 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 except (CensusError, SeriesError) as error:
                     failed.append(f'error: {package}: {error}')
                 RESULTS.write_text(as_lines(results))
-    text = table(results, tomllib.loads(VERDICTS.read_text()))
+    text = listing(results, tomllib.loads(VERDICTS.read_text()))
     before, _, rest = PAGE.read_text().partition(BEGIN)
     PAGE.write_text(f'{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}')
     if failed:
-        print('\n'.join([*failed, 'Their earlier results stay in the table.']), file=sys.stderr)
+        print('\n'.join([*failed, 'Their earlier results stay in the list.']), file=sys.stderr)
     return int(bool(failed))
 
 
@@ -109,12 +109,9 @@ def drive(package: str, subjects: list[Subject], folder: Path, python: Path) -> 
     return results
 
 
-def table(results: dict[str, Any], verdicts: dict[str, Any]) -> str:
-    """Write the results as a table, with what a person says of each finding."""
-    lines = [
-        '| driven | found | checked by hand |',
-        '| --- | --- | --- |',
-    ]
+def listing(results: dict[str, Any], verdicts: dict[str, Any]) -> str:
+    """Write the results as a list, with what a person says of each finding."""
+    lines: list[str] = []
     counts: dict[str, int] = {}
     for subject in SUBJECTS:
         if not (result := results.get(subject.name)):
@@ -132,11 +129,8 @@ def table(results: dict[str, Any], verdicts: dict[str, Any]) -> str:
         never = len(result.get('unproven', ()))
         tools = f'{len(result["called"])}' + (f', {never} never succeeded' if never else '')
         driven = f'**{result["package"]} {result["version"]}** on {result["pydantic-ai-slim"]}: {result["driven"]}'
-        where = f'in {", ".join(held)}:<br>' if held else 'nothing'
-        lines.append(
-            f'| {driven}<br>tools: {tools}; runs: {result["runs"]}{failed} '
-            f'| {where}{"<br>".join(found)} | {"<br>".join(checked)} |'
-        )
+        where = f'; in {", ".join(held)}: {", ".join(found)}' if found else ''
+        lines.append(f'- {driven}; tools: {tools}; runs: {result["runs"]}{failed}<br>{"<br>".join(checked)}{where}')
     packages = {result['package'] for result in results.values()}
     leaking = {
         result['package']

@@ -26,7 +26,7 @@ def test_census_has_thirty_packages_on_its_page():
 
     assert len(packages) >= 30
     assert f'\n{len(packages)} packages, {len(RESULTS)} agents, ' in PAGE
-    assert all(f'| **{package} ' in PAGE for package in packages)
+    assert all(f'- **{package} ' in PAGE for package in packages)
     assert 'not yet checked' not in PAGE
 
 
