@@ -36,9 +36,11 @@ def wired(spec: ToolsetSpec, context: ToolsetBuildContext, wrap: Wrap) -> Abstra
             with exit_as_error():
                 made: Any = factory(replace(context, call=ctx.deps))
                 made = await made if isawaitable(made) else made
-            if made is not None and not isinstance(made, AbstractToolset):  # nothing would guard it
+            if made is None:
+                return None
+            if not isinstance(made, AbstractToolset):  # nothing would guard it
                 raise ToolsetFirstError(f'{make_one.__name__} made {made!r}, which is no toolset.')
-            return None if made is None else wrap(made)
+            return wrap(cast('AbstractToolset[Any]', made))
 
         make_one.__qualname__ = make_one.__name__ = getattr(factory, '__qualname__', type(factory).__qualname__)
         return DynamicToolset(make_one, per_run_step=False)
