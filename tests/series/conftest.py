@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -30,6 +31,13 @@ from tests.series.upstream import (
     write_releases,
     write_series,
 )
+
+
+@pytest.fixture(scope='session', autouse=True)
+def signals() -> None:
+    """Have programs end at signals again that whoever began the tests has ignored, as `nohup` and `&` do."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
