@@ -74,6 +74,7 @@ def build(keeper: str, holder: str, writer: int, number: int, read: Callable[[An
     def use(held: Any, text: str) -> Any:
         if write:
             write(held, text)
+            return [read(held, text), str(held)]  # What nothing reads is no leak
         return read(held, text)
 
     class Kept(FunctionToolset[Any]):
