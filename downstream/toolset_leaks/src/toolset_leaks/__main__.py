@@ -29,8 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     many: Any = {'action': 'append', 'default': []}
     add('agent', help='MODULE:NAME of the agent, or of a function that returns it')
     add('--deps', metavar='MODULE:NAME', help='the deps of the runs, or a function that makes them for each run')
-    them = 'a JSON file with arguments that the tools accept, {"TOOL": {"name": "value"}}, or a list of such for several calls'
-    add('--arguments', metavar='FILE', type=Path, help=them)
+    add(
+        '--arguments',
+        metavar='FILE',
+        type=Path,
+        help='a JSON file with arguments that the tools accept, {"TOOL": {"name": "value"}}, or a list of such for several calls',
+    )
     add('--skip', metavar='TOOL', **many, help='a tool not to call, like `delete_*`; repeatable')
     add('--shared', metavar='STATE', **many, help='state that is shared on purpose, like `Todo.cache`')
     add('--permit', choices=PERMISSIONS, **many, help='what the tools may do; repeatable')

@@ -32,7 +32,7 @@ _PROGRAMS = (
 _SPAWNING = ('multiprocessing.popen_spawn_posix', 'multiprocessing.popen_forkserver')
 _NETWORK = ('socket.connect', 'socket.sendto', 'socket.getaddrinfo', 'socket.gethostbyname')
 _ONTO = ('os.remove', 'os.rmdir', 'os.truncate', 'os.chmod', 'os.chown', 'os.utime', 'shutil.rmtree')
-_NEW = ('os.mkdir', 'os.mkfifo', 'os.mknod', 'sqlite3.connect', 'tempfile.mkstemp', 'tempfile.mkdtemp')
+_NEW = ('os.mkdir', 'sqlite3.connect', 'tempfile.mkstemp', 'tempfile.mkdtemp')
 _WRITES = {
     **dict.fromkeys((*_ONTO, *_NEW), (0,)),
     **dict.fromkeys(('os.rename', 'os.link', 'shutil.move'), (0, 1)),
@@ -73,9 +73,17 @@ def run_sandboxed(target: str, options: dict[str, Any], *, permit: Sequence[str]
         path = os.pathsep.join(path for path in sys.path if path)
         environment |= {'HOME': str(work), 'TMPDIR': str(work), 'PYTHONPATH': path}
         command = [sys.executable, '-m', 'toolset_leaks.sandbox', str(answer)]
-        options = {'capture_output': True, 'text': True, 'timeout': seconds}
         try:
-            done = subprocess.run(command, input=json.dumps(order), cwd=work, env=environment, check=False, **options)
+            done = subprocess.run(
+                command,
+                input=json.dumps(order),
+                cwd=work,
+                env=environment,
+                timeout=seconds,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         except subprocess.TimeoutExpired as error:
             raise SandboxError(
                 f'The tools of `{target}` took longer than {seconds:g} seconds. Give them more with `--seconds`, or '
