@@ -30,10 +30,8 @@ def environment() -> dict[str, str]:
         'GIT_CONFIG_GLOBAL': safe_directories(),
         'GIT_CONFIG_SYSTEM': os.devnull,
         'GIT_ATTR_NOSYSTEM': '1',
-        # Those of the repository don't run either.
-        'GIT_CONFIG_COUNT': '1',
-        'GIT_CONFIG_KEY_0': 'core.hooksPath',
-        'GIT_CONFIG_VALUE_0': os.devnull,
+        # Hooks of the repository don't run either.
+        **_configured({'core.hooksPath': os.devnull}),
         # Git looks for the user's attributes and ignored files there, whatever the variables above say.
         'HOME': os.devnull,
         'XDG_CONFIG_HOME': os.devnull,
@@ -46,6 +44,13 @@ def environment() -> dict[str, str]:
         'GIT_COMMITTER_NAME': NAME,
         'GIT_COMMITTER_EMAIL': EMAIL,
     }
+
+
+def _configured(settings: Mapping[str, str], count: int = 0) -> dict[str, str]:
+    """Return the variables by which git has settings, after those that it has so already."""
+    names = {f'GIT_CONFIG_KEY_{number}': name for number, name in enumerate(settings, count)}
+    values = {f'GIT_CONFIG_VALUE_{number}': value for number, value in enumerate(settings.values(), count)}
+    return {'GIT_CONFIG_COUNT': str(count + len(settings)), **names, **values}
 
 
 @cache
@@ -66,8 +71,8 @@ def safe_directories() -> str:
     file = tempfile.NamedTemporaryFile('w', prefix='safe-', encoding='utf-8', errors='surrogateescape', delete=False)  # noqa: SIM115
     with file:
         for value in found:
-            quoted = value.replace('\\', '\\\\').replace('"', '\\"')
-            file.write(f'[safe]\n\tdirectory = "{quoted}"\n')
+            escaped = value.replace('\\', '\\\\').replace('"', '\\"')
+            file.write(f'[safe]\n\tdirectory = "{escaped}"\n')
     atexit.register(Path(file.name).unlink, missing_ok=True)
     return file.name
 
@@ -80,12 +85,9 @@ def user_environment() -> dict[str, str]:
     # Those of a hook or an outer git name another repository; the identity and the like are the user's to set.
     located = ('GIT_DIR', 'GIT_WORK_TREE', 'GIT_INDEX_FILE', 'GIT_OBJECT_DIRECTORY', 'GIT_COMMON_DIR', 'GIT_PREFIX')
     kept = {name: value for name, value in os.environ.items() if name not in located}
-    settings = {'core.hooksPath': os.devnull, 'advice.detachedHead': 'false'}
     count = int(kept.get('GIT_CONFIG_COUNT') or 0)
-    for number, (name, value) in enumerate(settings.items(), count):
-        kept |= {f'GIT_CONFIG_KEY_{number}': name, f'GIT_CONFIG_VALUE_{number}': value}
     return kept | {
-        'GIT_CONFIG_COUNT': str(count + len(settings)),
+        **_configured({'core.hooksPath': os.devnull, 'advice.detachedHead': 'false'}, count),
         # `git status` would lock the index to write what it found, and leave the lock when it is killed.
         'GIT_OPTIONAL_LOCKS': '0',
         'GIT_TERMINAL_PROMPT': '0',

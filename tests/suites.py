@@ -23,7 +23,7 @@ from series.environments import base_requirements, built_wheel, line_python, mak
 from series.errors import DownloadError, SeriesError
 from series.git import Git, words
 from series.line import Line, find_line, find_lines
-from series.progress import Report, heartbeat
+from series.progress import Report, heartbeat, say
 from series.upstream_tests import Pytest
 
 PAGE = Path('docs') / 'downstream' / 'suites.md'
@@ -138,7 +138,7 @@ def _unpack(archive: Path, folder: Path) -> Git:
     tree = Git(unpacked)
     tree.run('init', '--quiet')
     tree.run('add', '--all', '--force')
-    tree.run('commit', '--quiet', '--no-verify', '--message', archive.name)
+    tree.run('commit', '--quiet', '--message', archive.name)
     return tree
 
 
@@ -200,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [suite for suite in suites if suite.name in (options.name or [suite.name])]
     try:
         lines = [find_line(root, options.line)] if options.line else find_lines(root)
-        with heartbeat(lambda text: print(text, file=sys.stderr, flush=True)) as report:
+        with heartbeat(say) as report:
             ran = [run_suite(suite, line, report) for suite in chosen for line in reversed(lines)]
         # A part is for the eye; the page has all.
         page = root / ('build/suites/page.md' if options.name or options.line else PAGE)

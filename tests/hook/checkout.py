@@ -96,18 +96,8 @@ class Checkout:
                     (written := Path(folder) / side / path).parent.mkdir(parents=True, exist_ok=True)
                     if text:
                         written.write_text(text, newline='')
-            command = [
-                'git',
-                '-c',
-                'core.autocrlf=false',
-                'diff',
-                '--no-index',
-                '--no-prefix',
-                '--full-index',
-                'a',
-                'b',
-            ]
-            diff = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, check=False).stdout
+            command = ['git', '-c', 'core.autocrlf=false', 'diff', '--no-index', '--no-prefix', '--full-index']
+            diff = subprocess.run([*command, 'a', 'b'], cwd=folder, stdout=subprocess.PIPE, check=False).stdout
         return add_patch(self.patches, name, b'Subject: [PATCH] Change something\n\nThe reason.\n---\n\n' + diff)
 
     def build(self, backend: str = 'build_wheel', **variables: str) -> subprocess.CompletedProcess[str]:
